@@ -1,0 +1,5 @@
+//! ostler, a session broker for one machine. This file is the map of the crate.
+#![cfg_attr(not(test), warn(missing_docs))]
+
+/// The pure core: no clock, file, process, thread, randomness, environment or async (law 2).
+pub mod machine;
