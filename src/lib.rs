@@ -3,3 +3,7 @@
 
 /// The pure core: no clock, file, process, thread, randomness, environment or async (law 2).
 pub mod machine;
+/// The one door to the system.
+pub mod os;
+/// The broker's protocol: documents, errors, frames, connections.
+pub mod rpc;

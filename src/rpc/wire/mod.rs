@@ -1,0 +1,98 @@
+//! Every JSON document of the protocol, as Rust types with their JSON Schema.
+//!
+//! Promises: unknown members of parameters are refused, unknown members of results are ignored, the type of a member
+//! never depends on its value (an [`Arg`] is the one union, as the contract has it), times are RFC 3339 UTC with
+//! microseconds, durations whole milliseconds named `..._ms`.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::error::{ErrorCode, WireError};
+
+mod broker;
+mod hello;
+mod key;
+mod operation;
+mod output;
+mod schema;
+mod session;
+mod spawn;
+mod timestamp;
+
+pub use crate::os::arg::Arg;
+pub use broker::{
+    Broker, BrokerStatusParams, BrokerStatusResult, LedgerHead, LockState, OwnerRecord, RunState, SessionCounts,
+    ShutdownParams, ShutdownResult,
+};
+pub use hello::{ClientInfo, HelloParams, HelloResult, Identity, IdentityDoc, IdentityKind, Limits, Role, RootId};
+pub use key::{KEY_BYTES_MAX, Key};
+pub use operation::{
+    Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,
+    OperationResolveParams, OperationResolveResult, OperationState, Resolution,
+};
+pub use output::{Chunk, EndpointParams, EndpointResult, ReadParams, ReadResult, Stream};
+pub use schema::schema;
+pub use session::{
+    Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, ListParams, ListResult, PruneParams,
+    PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus, StartFailure, StartPhase,
+    StopParams, Survivor, WaitFor, WaitParams,
+};
+pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
+pub use timestamp::Timestamp;
+
+/// The protocol versions this build speaks.
+pub const PROTOCOL: ProtocolRange = ProtocolRange { min: 1, max: 1 };
+
+/// A range of protocol versions, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
+pub struct ProtocolRange {
+    /// Lowest version spoken.
+    pub min: u32,
+    /// Highest version spoken.
+    pub max: u32,
+}
+
+impl ProtocolRange {
+    /// The highest version both speak.
+    pub fn common(self, other: ProtocolRange) -> Option<u32> {
+        let version = self.max.min(other.max);
+        (version >= self.min && version >= other.min).then_some(version)
+    }
+}
+
+/// Reads a method's parameters.
+///
+/// # Errors
+/// `invalid_input`, naming the member and what was expected.
+pub fn decode<P: DeserializeOwned>(params: Value) -> Result<P, WireError> {
+    serde_json::from_value(params).map_err(|error| {
+        WireError::new(ErrorCode::InvalidInput, format!("the parameters are not valid: {error}")).reason("parameters")
+    })
+}
+
+/// Writes a document. Every document of this module is a struct whose maps have text keys, so this cannot fail.
+pub fn encode<D: Serialize>(document: &D) -> Value {
+    serde_json::to_value(document).expect("the documents of the protocol are all representable in JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_common_version_is_the_highest_both_speak() {
+        let range = |min, max| ProtocolRange { min, max };
+        assert_eq!(range(1, 3).common(range(2, 5)), Some(3));
+        assert_eq!(range(1, 1).common(range(1, 1)), Some(1));
+        assert_eq!(range(1, 1).common(range(2, 2)), None);
+        assert_eq!(range(3, 4).common(range(1, 2)), None);
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_by_name() {
+        let error = decode::<GetParams>(serde_json::json!({"session": "a", "sesion": "b"})).unwrap_err();
+        assert_eq!(error.code, ErrorCode::InvalidInput);
+        assert!(error.message.contains("sesion"), "{}", error.message);
+    }
+}
