@@ -1,10 +1,8 @@
-//! Bytes of the system (arguments, paths, environment values) that are usually, but not always, text.
-//!
-//! Promise: bytes in, the same bytes out. In JSON an [`Arg`] is `"text"`, or `{"b64":"..."}` where the bytes are not UTF-8.
+//! An argument, path or environment value as the system has it: bytes, not text. What goes in comes out byte for byte,
+//! through JSON too (`"text"`, or `{"b64":"..."}` where the bytes are not UTF-8).
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -12,104 +10,124 @@ use data_encoding::BASE64;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// One string of the system.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// One argument (ARG of the contract).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Arg(OsString);
 
 impl Arg {
-    /// As the system wants it.
+    /// The bytes, exactly as the system will see them.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
+    /// As the standard library names it.
+    #[must_use]
     pub fn as_os_str(&self) -> &OsStr {
         &self.0
     }
 
     /// As a path.
+    #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
 
-    /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        self.0.as_bytes()
-    }
-
     /// As text, where it is text.
+    #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         self.0.to_str()
     }
+
+    /// For eyes only: what is not UTF-8 is replaced.
+    #[must_use]
+    pub fn display(&self) -> Cow<'_, str> {
+        self.0.to_string_lossy()
+    }
+
+    /// Whether a NUL byte stands in it; no system call can pass such an argument on.
+    #[must_use]
+    pub fn has_nul(&self) -> bool {
+        self.as_bytes().contains(&0)
+    }
+
+    /// From bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(OsString::from_vec(bytes))
+    }
 }
 
-impl fmt::Debug for Arg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl std::fmt::Debug for Arg {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl From<&str> for Arg {
-    fn from(text: &str) -> Arg {
-        Arg(text.into())
-    }
-}
-
 impl From<OsString> for Arg {
-    fn from(text: OsString) -> Arg {
-        Arg(text)
+    fn from(value: OsString) -> Self {
+        Self(value)
     }
 }
 
-impl From<&OsStr> for Arg {
-    fn from(text: &OsStr) -> Arg {
-        Arg(text.to_owned())
+impl From<PathBuf> for Arg {
+    fn from(value: PathBuf) -> Self {
+        Self(value.into_os_string())
     }
 }
 
 impl From<&Path> for Arg {
-    fn from(path: &Path) -> Arg {
-        Arg(path.into())
+    fn from(value: &Path) -> Self {
+        Self(value.into())
+    }
+}
+
+impl From<&OsStr> for Arg {
+    fn from(value: &OsStr) -> Self {
+        Self(value.to_os_string())
+    }
+}
+
+impl From<&str> for Arg {
+    fn from(value: &str) -> Self {
+        Self(value.into())
+    }
+}
+
+impl From<String> for Arg {
+    fn from(value: String) -> Self {
+        Self(value.into())
     }
 }
 
 impl From<Arg> for OsString {
-    fn from(arg: Arg) -> OsString {
-        arg.0
+    fn from(value: Arg) -> Self {
+        value.0
     }
 }
 
 impl From<Arg> for PathBuf {
-    fn from(arg: Arg) -> PathBuf {
-        arg.0.into()
+    fn from(value: Arg) -> Self {
+        value.0.into()
     }
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum Form<'a> {
-    Text(Cow<'a, str>),
-    Bytes(Encoded<'a>),
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Encoded<'a> {
-    b64: Cow<'a, str>,
 }
 
 impl Serialize for Arg {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0.to_str() {
-            Some(text) => Form::Text(text.into()),
-            None => Form::Bytes(Encoded { b64: BASE64.encode(self.as_bytes()).into() }),
+            Some(text) => serializer.serialize_str(text),
+            None => Encoded { b64: BASE64.encode(self.as_bytes()) }.serialize(serializer),
         }
-        .serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Arg {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Arg, D::Error> {
-        match Form::deserialize(deserializer)? {
-            Form::Text(text) => Ok(Arg(text.into_owned().into())),
-            Form::Bytes(Encoded { b64 }) => {
-                let bytes = BASE64.decode(b64.as_bytes()).map_err(|_| de::Error::custom("b64 is not base64"))?;
-                Ok(Arg(OsString::from_vec(bytes)))
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Stored::deserialize(deserializer)? {
+            Stored::Text(text) => Ok(Self(text.into())),
+            Stored::Bytes(encoded) => {
+                let bytes = BASE64.decode(encoded.b64.as_bytes());
+                bytes.map(Self::from_bytes).map_err(|_| de::Error::custom("b64 is not base64"))
             }
         }
     }
@@ -121,30 +139,65 @@ impl JsonSchema for Arg {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({"oneOf": [
-            {"type": "string"},
-            {"type": "object", "required": ["b64"], "additionalProperties": false, "properties": {"b64": {"type": "string"}}},
-        ]})
+        json_schema!({
+            "description": "An argument as the system has it: text, or base64 where the bytes are not UTF-8.",
+            "anyOf": [
+                { "type": "string" },
+                {
+                    "type": "object",
+                    "properties": { "b64": { "type": "string", "contentEncoding": "base64" } },
+                    "required": ["b64"],
+                    "additionalProperties": false
+                }
+            ]
+        })
     }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Encoded {
+    b64: String,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an argument is text or {\"b64\":\"...\"}")]
+enum Stored {
+    Text(String),
+    Bytes(Encoded),
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use serde_json::json;
+    use super::Arg;
+
+    fn check(bytes: &[u8], json: &str) {
+        let arg = Arg::from_bytes(bytes.to_vec());
+        assert_eq!(serde_json::to_string(&arg).unwrap(), json);
+        let back: Arg = serde_json::from_str(json).unwrap();
+        assert_eq!(back.as_bytes(), bytes);
+    }
 
     #[test]
-    fn the_same_bytes_come_back() {
-        for (bytes, form) in [
-            (b"-n\t\n\x1b".as_slice(), json!("-n\t\n\u{1b}")),
-            (b"".as_slice(), json!("")),
-            (b"\xff\xfe/x".as_slice(), json!({"b64": "//4veA=="})),
-        ] {
-            let arg = Arg::from(OsStr::from_bytes(bytes));
-            assert_eq!(serde_json::to_value(&arg).unwrap(), form);
-            assert_eq!(serde_json::from_value::<Arg>(form).unwrap().as_bytes(), bytes);
+    fn every_byte_string_survives_json() {
+        check(b"", r#""""#);
+        check("grüße\n".as_bytes(), r#""grüße\n""#);
+        check(b"\xff\x00a", r#"{"b64":"/wBh"}"#);
+        let all: Vec<u8> = (0..=255).collect();
+        let back: Arg = serde_json::from_str(&serde_json::to_string(&Arg::from_bytes(all.clone())).unwrap()).unwrap();
+        assert_eq!(back.as_bytes(), all);
+    }
+
+    #[test]
+    fn text_in_the_bytes_form_reads_as_text() {
+        let arg: Arg = serde_json::from_str(r#"{"b64":"YWI="}"#).unwrap();
+        assert_eq!(arg, Arg::from("ab"));
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for bad in ["1", "null", "[]", r#"{"b64":"?"}"#, r#"{"b64":"","x":1}"#, "{}"] {
+            assert!(serde_json::from_str::<Arg>(bad).is_err(), "{bad}");
         }
-        assert!(serde_json::from_value::<Arg>(json!({"b64": "!"})).is_err());
-        assert!(serde_json::from_value::<Arg>(json!(3)).is_err());
     }
 }

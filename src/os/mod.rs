@@ -1,6 +1,19 @@
-//! The one door to the system. Everything else takes what it needs from here, so that it can be given something else.
+//! The one door to the system: whoever needs a clock, entropy, a process, a signal, a path or a peer asks here, so
+//! that the rest of the crate stays testable and its platform differences stay in one room.
+//!
+//! Nothing in here knows sessions, brokers or ledgers.
 
 /// Bytes of the system that are usually, but not always, text.
 pub mod arg;
+/// Wall and boot time.
+pub mod clock;
+/// Randomness from the kernel.
+pub mod entropy;
+/// Which process is meant.
+pub mod identity;
 /// Who is at the other end of a local socket.
 pub mod peer;
+/// The kernel's process table, read only.
+pub mod process;
+/// Signals that reach who is meant or nobody.
+pub mod signal;
