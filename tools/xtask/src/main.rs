@@ -1,2 +1,49 @@
-//! The project's checks, as one command: `cargo xtask ci`.
-fn main() {}
+//! The project's checks, as one command, the same at home and in CI: `cargo xtask ci`.
+//!
+//! Promises: checking never writes outside `target/`, needs no network once the dependencies are fetched, and stops at the first stage
+//! that fails. No dependencies, so that it builds in a moment on a bare machine.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people, and for the log of a check")]
+
+mod ci;
+mod long;
+mod stage;
+mod tidy;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask ci                     everything that the gate runs, each stage with its time
+cargo xtask tidy                   the repository's own rules alone
+cargo xtask long [JOB]... [--list] [--seeds N] [--rounds N]
+                                   what takes longer than the gate allows";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["ci"] => ci::run(&top()),
+        ["tidy"] => tidy::run(&top()),
+        ["long", rest @ ..] => long::run(&top(), rest),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("{reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The repository that this tool was built in.
+fn top() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,1 @@
+//! Whole brokers on real files and sockets.

@@ -1,0 +1,1 @@
+//! The host as a process of its own: gate, life lock, exit record, output, endpoint.

@@ -1,0 +1,148 @@
+//! `cargo xtask ci`: the stages of the gate, in order, cheap ones first and the tests last.
+//!
+//! The tests come last so that a run ends with the test runner's own summary; their time stands in it.
+
+use crate::stage::{self, Verdict, cargo};
+use crate::tidy;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// All budgets together: what the gate may take on two cores with nothing built yet.
+const TOTAL_SECONDS: u64 = 30 * 60;
+
+/// What a stage does.
+enum Work {
+    Cargo { arguments: &'static [&'static str], variables: &'static [(&'static str, &'static str)] },
+    Tidy,
+    Release,
+}
+
+struct Stage {
+    name: &'static str,
+    budget_seconds: u64,
+    work: Work,
+}
+
+const fn cargo_stage(name: &'static str, budget_seconds: u64, arguments: &'static [&'static str]) -> Stage {
+    Stage { name, budget_seconds, work: Work::Cargo { arguments, variables: &[] } }
+}
+
+/// The gate.
+const STAGES: &[Stage] = &[
+    cargo_stage("format", 15, &["fmt", "--all", "--check"]),
+    Stage { name: "tidy", budget_seconds: 15, work: Work::Tidy },
+    cargo_stage("clippy", 210, &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    cargo_stage(
+        "clippy, testing",
+        90,
+        &["clippy", "--locked", "--workspace", "--all-targets", "--features", "testing", "--", "-D", "warnings"],
+    ),
+    Stage {
+        name: "documentation",
+        budget_seconds: 90,
+        work: Work::Cargo {
+            arguments: &["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"],
+            variables: &[("RUSTDOCFLAGS", "-D warnings")],
+        },
+    },
+    Stage { name: "release", budget_seconds: 360, work: Work::Release },
+    cargo_stage("tests", 1000, &["test", "--locked", "--workspace", "--features", "testing"]),
+];
+
+/// Runs every stage; stops at the first that fails.
+pub(crate) fn run(top: &Path) -> Result<(), String> {
+    let mut total = Duration::ZERO;
+    for (index, stage) in STAGES.iter().enumerate() {
+        let budget = Duration::from_secs(stage.budget_seconds);
+        println!("== {} (budget {} s)", stage.name, stage.budget_seconds);
+        let (verdict, elapsed) = perform(top, &stage.work, budget)?;
+        total += elapsed;
+        let time = format!("{}: {:.1} s of {} s", stage.name, elapsed.as_secs_f64(), stage.budget_seconds);
+        let last = index + 1 == STAGES.len();
+        match verdict {
+            // The summary of the tests stays the last word.
+            Verdict::Passed if last => {}
+            Verdict::Passed => println!("ok {time}; {:.1} s so far", total.as_secs_f64()),
+            Verdict::Slow => eprintln!("warning: {time}: over its budget"),
+            Verdict::Failed => return Err(format!("failed: {time}")),
+            Verdict::Hung => return Err(format!("failed: {time}: ended at three times its budget")),
+        }
+    }
+    if total > Duration::from_secs(TOTAL_SECONDS) {
+        eprintln!("warning: all stages took {:.1} s, more than {TOTAL_SECONDS} s", total.as_secs_f64());
+    }
+    Ok(())
+}
+
+fn perform(top: &Path, work: &Work, budget: Duration) -> Result<(Verdict, Duration), String> {
+    match work {
+        Work::Cargo { arguments, variables } => {
+            let mut command = cargo(top, arguments);
+            command.envs(variables.iter().copied());
+            stage::run(&mut command, budget)
+        }
+        Work::Tidy => tidy::run(top).map(|()| (Verdict::Passed, Duration::ZERO)),
+        Work::Release => release(top, budget),
+    }
+}
+
+/// Builds the product as users get it and asks cargo which features went into it.
+fn release(top: &Path, budget: Duration) -> Result<(Verdict, Duration), String> {
+    let arguments = ["build", "--locked", "--release", "--package", "ostler"];
+    let (verdict, elapsed) = stage::run(&mut cargo(top, &arguments), budget)?;
+    if matches!(verdict, Verdict::Passed | Verdict::Slow) {
+        // Again, now in cargo's own words; everything is built, so this takes no time.
+        let mut command: Command = cargo(top, &arguments);
+        let output = command.arg("--message-format=json").stderr(Stdio::inherit()).output();
+        let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
+        release_is_clean(&String::from_utf8_lossy(&output.stdout))?;
+    }
+    Ok((verdict, elapsed))
+}
+
+/// Judges cargo's messages on the release build: one program, `ostler`, without the `testing` feature.
+fn release_is_clean(messages: &str) -> Result<(), String> {
+    let built = messages.lines().filter(|line| line.contains(r#""reason":"compiler-artifact""#));
+    let programs: Vec<&str> = built.filter(|line| line.contains(r#""kind":["bin"]"#)).collect();
+    let [program] = programs.as_slice() else {
+        return Err(format!("failed: the release build made {} programs, not `ostler` alone", programs.len()));
+    };
+    let features = program.split_once(r#""features":["#).and_then(|(_, rest)| rest.split(']').next());
+    match features {
+        None => Err("failed: cargo did not say which features the release build has".to_owned()),
+        Some(list) if list.contains("testing") => {
+            Err("failed: the release build holds the `testing` feature: fail points must never ship".to_owned())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{STAGES, TOTAL_SECONDS, release_is_clean};
+
+    #[test]
+    fn the_budgets_fit_into_the_total_and_the_tests_come_last() {
+        let sum: u64 = STAGES.iter().map(|stage| stage.budget_seconds).sum();
+        assert!(sum <= TOTAL_SECONDS, "{sum} s");
+        assert_eq!(STAGES.last().map(|stage| stage.name), Some("tests"));
+    }
+
+    #[test]
+    fn a_release_with_fail_points_is_refused() {
+        let artifact = |name: &str, kind: &str, features: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"],"name":"{name}"}},"features":[{features}]}}"#
+            )
+        };
+        let library = artifact("ostler", "lib", "");
+        let check = |programs: &[String]| release_is_clean(&format!("{library}\n{}", programs.join("\n")));
+        assert_eq!(check(&[artifact("ostler", "bin", "")]), Ok(()));
+        assert_eq!(check(&[artifact("ostler", "bin", r#""default""#)]), Ok(()));
+        assert!(check(&[artifact("ostler", "bin", r#""testing""#)]).unwrap_err().contains("never ship"));
+        assert!(check(&[]).unwrap_err().contains("0 programs"));
+        let two = [artifact("ostler", "bin", ""), artifact("ostler-fixture", "bin", "")];
+        assert!(check(&two).unwrap_err().contains("2 programs"));
+    }
+}

@@ -1,0 +1,144 @@
+//! `cargo xtask long`: what takes longer than the gate allows, as named jobs over tests named `long_...`.
+//!
+//! A long test is an ordinary test with `#[ignore = "why"]`; its name says which job runs it, and tidy refuses one that
+//! no job would run. A job that finds no test fails, so that none goes quiet.
+
+use crate::stage::{self, Verdict, cargo};
+use std::path::Path;
+use std::time::Duration;
+
+/// One job: the tests whose name holds `prefix`.
+struct Job {
+    name: &'static str,
+    prefix: &'static str,
+    what: &'static str,
+    budget_seconds: u64,
+}
+
+const JOBS: &[Job] = &[Job {
+    name: "mutations",
+    prefix: "long_mutations",
+    what: "hostile input: a million mutations of the committed seeds for each fuzz target",
+    budget_seconds: 1800,
+}];
+
+/// How many of a thing the long tests do, handed down in the environment.
+const KNOBS: &[(&str, &str)] = &[("--seeds", "OSTLER_TEST_SEEDS"), ("--rounds", "OSTLER_TEST_ROUNDS")];
+
+/// True if some job runs the test `name`.
+pub(crate) fn covers(name: &str) -> bool {
+    JOBS.iter().any(|job| name.starts_with(job.prefix))
+}
+
+/// What was asked for on the command line.
+#[derive(Debug, Default, Eq, PartialEq)]
+struct Request {
+    jobs: Vec<String>,
+    variables: Vec<(&'static str, String)>,
+    list: bool,
+}
+
+/// Runs the jobs that `arguments` name, or all; every job runs even if one before it failed.
+pub(crate) fn run(top: &Path, arguments: &[&str]) -> Result<(), String> {
+    let request = parse(arguments)?;
+    if request.list {
+        for job in JOBS {
+            println!("{:12} {} (budget {} s)", job.name, job.what, job.budget_seconds);
+        }
+        return Ok(());
+    }
+    let chosen = JOBS.iter().filter(|job| request.jobs.is_empty() || request.jobs.iter().any(|name| name == job.name));
+    let failed: Vec<&str> = chosen.filter(|job| !perform(top, job, &request)).map(|job| job.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+fn parse(arguments: &[&str]) -> Result<Request, String> {
+    let mut request = Request::default();
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        if *word == "--list" {
+            request.list = true;
+        } else if let Some((_, variable)) = KNOBS.iter().find(|(flag, _)| flag == word) {
+            let number = rest.next().filter(|value| value.parse::<u64>().is_ok_and(|number| number > 0));
+            let number = number.ok_or_else(|| format!("{word} needs a number above zero"))?;
+            request.variables.push((variable, (*number).to_owned()));
+        } else if JOBS.iter().any(|job| job.name == *word) {
+            request.jobs.push((*word).to_owned());
+        } else {
+            return Err(format!("no job or option `{word}`; `cargo xtask long --list` names the jobs"));
+        }
+    }
+    Ok(request)
+}
+
+/// Runs one job and prints what came of it; false if it failed.
+fn perform(top: &Path, job: &Job, request: &Request) -> bool {
+    println!("== {}: {} (budget {} s)", job.name, job.what, job.budget_seconds);
+    let test = ["test", "--locked", "--workspace", "--features", "testing", "--", job.prefix, "--ignored"];
+    match cargo(top, &test).arg("--list").output() {
+        Ok(output) if lists_a_test(&String::from_utf8_lossy(&output.stdout)) => {}
+        Ok(output) => {
+            eprintln!(
+                "{}failed: {}: no test is named `{}...`",
+                String::from_utf8_lossy(&output.stderr),
+                job.name,
+                job.prefix
+            );
+            return false;
+        }
+        Err(error) => {
+            eprintln!("failed: {}: cannot run cargo: {error}", job.name);
+            return false;
+        }
+    }
+    let mut command = cargo(top, &test);
+    command.arg("--nocapture").envs(request.variables.iter().map(|(name, value)| (name, value)));
+    match stage::run(&mut command, Duration::from_secs(job.budget_seconds)) {
+        Ok((verdict, elapsed)) => {
+            println!("{verdict:?} {}: {:.1} s of {} s", job.name, elapsed.as_secs_f64(), job.budget_seconds);
+            matches!(verdict, Verdict::Passed | Verdict::Slow)
+        }
+        Err(error) => {
+            eprintln!("failed: {}: {error}", job.name);
+            false
+        }
+    }
+}
+
+fn lists_a_test(listing: &str) -> bool {
+    listing.lines().any(|line| line.ends_with(": test"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{JOBS, Request, covers, lists_a_test, parse};
+
+    #[test]
+    fn arguments_name_jobs_and_turn_knobs() {
+        let expected = Request {
+            jobs: vec!["mutations".to_owned()],
+            variables: vec![("OSTLER_TEST_SEEDS", "9".to_owned())],
+            list: false,
+        };
+        assert_eq!(parse(&["mutations", "--seeds", "9"]), Ok(expected));
+        assert!(parse(&["--seeds", "0"]).unwrap_err().contains("above zero"));
+        assert!(parse(&["--rounds"]).unwrap_err().contains("above zero"));
+        assert!(parse(&["nothing"]).unwrap_err().contains("--list"));
+    }
+
+    #[test]
+    fn every_job_has_a_prefix_of_its_own_that_marks_a_long_test() {
+        for job in JOBS {
+            assert!(job.prefix.starts_with("long_"), "{}", job.name);
+            let covering = JOBS.iter().filter(|other| job.prefix.starts_with(other.prefix)).count();
+            assert_eq!(covering, 1, "{}", job.name);
+        }
+        assert!(covers("long_mutations_of_frames") && !covers("mutations"));
+    }
+
+    #[test]
+    fn a_listing_without_tests_is_seen() {
+        assert!(lists_a_test("a::long_x: test\n\n1 test, 0 benchmarks\n"));
+        assert!(!lists_a_test("0 tests, 0 benchmarks\n"));
+    }
+}
