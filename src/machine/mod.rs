@@ -1,1 +1,44 @@
-//! The pure core.
+//! The pure core: what is true, what may be asked, what follows (laws 1, 2, 4, 5, 7, 8).
+//!
+//! ```text
+//! input + state --decide--> events or refusal      events --apply--> state
+//! state --owed--> effects    state --next_deadline--> when to look again    state --violations--> our own bugs
+//! ```
+//! No clock, file, process, thread, randomness, environment or async: time comes with the input, and the same
+//! inputs give the same events. Everything here is total: no input makes it fail, at worst it is refused or late.
+
+mod apply;
+mod deadline;
+mod decide;
+mod effect;
+mod event;
+mod id;
+mod input;
+mod invariants;
+pub mod limits;
+mod observe;
+mod operation;
+mod refusal;
+mod replay;
+mod session;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time;
+
+pub use apply::{At, Illegal, apply};
+pub use deadline::next_deadline;
+pub use decide::{Answer, Decision, decide};
+pub use effect::{Effect, open_operations, outstanding, owed};
+pub use event::{Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, Plan, Reclaimed, SessionChange};
+pub use id::{Digest, Key, Malformed, Name, OperationId, Process, Scope, SessionId};
+pub use input::{Action, Input, Observation, PreparedSession, Request, Target, Word};
+pub use invariants::violations;
+pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
+pub use refusal::Refusal;
+pub use replay::{Stale, replayable};
+pub use session::{Ask, Exit, ExitError, Fence, Move, Phase, REQUESTS, Run, Session, Status, Survivor, on_request};
+pub use state::State;
+pub use table::Table;
+pub use time::Time;

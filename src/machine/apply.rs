@@ -1,0 +1,349 @@
+//! A fact meets the state. Total and silent: what `decide` never emits is refused as [`Illegal`], so that a ledger
+//! which says the impossible stops a start instead of being believed.
+
+use super::event::{Decided, Event, FenceChange, HostChange, Plan, SessionChange};
+use super::id::{Digest, OperationId, Scope, SessionId};
+use super::limits;
+use super::operation::{Actor, Gained, Kind, Operation, Outcome};
+use super::session::{Session, Status};
+use super::state::State;
+use super::table::Table;
+use super::time::Time;
+use std::sync::Arc;
+
+/// Where and when a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// Its ledger position.
+    pub seq: u64,
+    /// When its turn was.
+    pub time: Time,
+}
+
+/// A record that cannot follow the state it meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Illegal(
+    /// Which rule it breaks.
+    pub &'static str,
+);
+
+/// Applies one event.
+///
+/// # Errors
+/// [`Illegal`] if the event cannot follow this state. The state may then be half changed and must be dropped.
+pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
+    match event {
+        Event::Generation { body } => {
+            if body.number <= state.generation {
+                return Err(Illegal("a generation must be larger than the one before"));
+            }
+            state.generation = body.number;
+            Ok(())
+        }
+        Event::Accept { sid, ep, op, kind, key, req, act, body } => {
+            if op.0 != at.seq {
+                return Err(Illegal("an operation's id is the position of its own record"));
+            }
+            let scope = scope_of(act);
+            let operation = Operation {
+                id: *op,
+                kind: *kind,
+                scope: scope.clone(),
+                key: key.clone(),
+                request: *req,
+                session: sid.clone(),
+                state: Outcome::Accepted,
+                seq: at.seq,
+                digest: Digest::default(),
+                accepted_us: at.time.wall_us,
+                gained: Gained::default(),
+                failure: None,
+            };
+            if state.keys.get(&(scope.clone(), key.clone())).is_some() {
+                return Err(Illegal("a key binds one operation"));
+            }
+            state.keys.insert((scope, key.clone()), *op);
+            state.operations.insert(*op, Arc::new(operation));
+            accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)
+        }
+        Event::Finish { sid, op, st, res, body, .. } => {
+            settle(state, *op, *st, at.seq, |operation| {
+                operation.gained = res.clone();
+                operation.failure.clone_from(body);
+            })?;
+            let waiting = sid.as_ref().and_then(|sid| state.sessions.get_mut(sid));
+            if let Some(session) = waiting {
+                let session = Arc::make_mut(session);
+                for list in [&mut session.starts, &mut session.stops, &mut session.deletes] {
+                    list.retain(|waiting| waiting != op);
+                }
+                if session.stops.is_empty() && session.deletes.is_empty() {
+                    disarm(&mut state.deadlines, session);
+                }
+            }
+            Ok(())
+        }
+        Event::Host { sid, ep, body } => host(state, sid, *ep, body, at),
+        Event::Session { sid, ep, body } => change(state, sid, *ep, body),
+        Event::Fence { sid, body, .. } => fence(state, sid, body),
+        Event::Beat { body } => {
+            for (id, seen_us) in &body.seen {
+                if let Some(session) = state.sessions.get_mut(id) {
+                    let session = Arc::make_mut(session);
+                    session.last_seen_us = session.last_seen_us.max(*seen_us);
+                }
+            }
+            Ok(())
+        }
+        Event::Conflict { .. } => Ok(()),
+        Event::Operator { body: Decided { operation, outcome, .. }, .. } => {
+            settle(state, *operation, *outcome, at.seq, |_| {})
+        }
+    }
+}
+
+/// Whose key it was: the credential decides, not an argument (requirement R67).
+fn scope_of(act: &Actor) -> Scope {
+    act.sid.clone().map_or(Scope::Owner, Scope::Session)
+}
+
+fn settle(
+    state: &mut State,
+    id: OperationId,
+    outcome: Outcome,
+    seq: u64,
+    fill: impl FnOnce(&mut Operation),
+) -> Result<(), Illegal> {
+    let operation = state.operations.get_mut(&id).ok_or(Illegal("an outcome without an operation"))?;
+    let operation = Arc::make_mut(operation);
+    if !operation.state.may_become(outcome) {
+        return Err(Illegal("a settled outcome never changes"));
+    }
+    operation.state = outcome;
+    operation.seq = seq;
+    fill(operation);
+    if outcome == Outcome::Aborted {
+        let key = (operation.scope.clone(), operation.key.clone());
+        state.keys.remove(&key);
+    }
+    Ok(())
+}
+
+#[expect(clippy::too_many_arguments, reason = "the members of one record, passed once")]
+fn accept(
+    state: &mut State,
+    sid: Option<&SessionId>,
+    ep: Option<u32>,
+    op: OperationId,
+    kind: Kind,
+    act: &Actor,
+    plan: &Plan,
+    at: At,
+) -> Result<(), Illegal> {
+    const NO_SESSION: Illegal = Illegal("a plan without its session");
+    let generation = state.generation;
+    if let Plan::Spawn { .. } = plan {
+        return spawn(state, sid.ok_or(NO_SESSION)?, op, act, plan, at);
+    }
+    if matches!(plan, Plan::Nothing | Plan::Prune { .. }) {
+        return Ok(());
+    }
+    let sid = sid.ok_or(NO_SESSION)?;
+    let session = Arc::make_mut(state.sessions.get_mut(sid).ok_or(NO_SESSION)?);
+    match plan {
+        Plan::Launch { deadline_boot_us } => {
+            let prior = Session { prior: None, ..session.clone() };
+            session.prior = Some(Arc::new(prior));
+            session.status = Status::Starting;
+            session.episode = ep.ok_or(Illegal("a launch without its episode"))?;
+            session.next_episode = session.episode.saturating_add(1);
+            session.run = None;
+            (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
+            session.deadline_boot_us = *deadline_boot_us;
+            session.proven = generation;
+            session.starts = vec![op];
+            state.live += 1;
+        }
+        Plan::End { grace_ms, deadline_boot_us, delete } => {
+            session.status = Status::Stopping;
+            session.grace_ms = *grace_ms;
+            session.deadline_boot_us = *deadline_boot_us;
+            let list = if *delete { &mut session.deletes } else { &mut session.stops };
+            list.push(op);
+            arm(&mut state.deadlines, session, *deadline_boot_us);
+        }
+        Plan::Remove => {
+            session.status = Status::Deleted;
+            session.deletes.push(op);
+        }
+        Plan::Join => match kind {
+            Kind::Resume => session.starts.push(op),
+            Kind::Stop | Kind::Delete => {
+                let list = if kind == Kind::Stop { &mut session.stops } else { &mut session.deletes };
+                list.push(op);
+                if session.status == Status::Stopping && session.due_boot_us.is_none() {
+                    arm(&mut state.deadlines, session, at.time.boot_us);
+                }
+            }
+            Kind::Spawn | Kind::Prune | Kind::Resolve => return Err(Illegal("this kind joins nothing")),
+        },
+        Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => {}
+    }
+    Ok(())
+}
+
+/// Sets when the callers of a stop are answered at the latest: some time after its deadline.
+fn arm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session, deadline_boot_us: u64) {
+    let due = deadline_boot_us.saturating_add(limits::STOP_PROOF_MS.saturating_mul(1_000));
+    session.due_boot_us = Some(due);
+    deadlines.insert((due, session.id.clone()), session.episode);
+}
+
+fn disarm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session) {
+    if let Some(due) = session.due_boot_us.take() {
+        deadlines.remove(&(due, session.id.clone()));
+    }
+}
+
+fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan: &Plan, at: At) -> Result<(), Illegal> {
+    let Plan::Spawn { name, labels, spec, deadline_boot_us } = plan else { return Ok(()) };
+    if state.sessions.get(sid).is_some() {
+        return Err(Illegal("a session id is never used again"));
+    }
+    if let Some(name) = name {
+        if state.names.get(name).is_some() {
+            return Err(Illegal("a name belongs to one session"));
+        }
+        state.names.insert(name.clone(), sid.clone());
+    }
+    let session = Session {
+        id: sid.clone(),
+        name: name.clone(),
+        parent: act.sid.clone(),
+        labels: labels.clone(),
+        spec: *spec,
+        created_seq: at.seq,
+        created_us: at.time.wall_us,
+        status: Status::Starting,
+        reason: None,
+        episode: 1,
+        next_episode: 2,
+        run: None,
+        started_us: None,
+        ended_us: None,
+        exit: None,
+        last_seen_us: at.time.wall_us,
+        proven: state.generation,
+        deadline_boot_us: *deadline_boot_us,
+        grace_ms: 0,
+        due_boot_us: None,
+        fence: None,
+        prior: None,
+        starts: vec![op],
+        stops: Vec::new(),
+        deletes: Vec::new(),
+    };
+    state.sessions.insert(sid.clone(), Arc::new(session));
+    state.ages.insert(at.seq, sid.clone());
+    state.live += 1;
+    Ok(())
+}
+
+fn host(state: &mut State, sid: &SessionId, ep: u32, change: &HostChange, at: At) -> Result<(), Illegal> {
+    let generation = state.generation;
+    let session = state.sessions.get_mut(sid).ok_or(Illegal("word of a host without its session"))?;
+    let session = Arc::make_mut(session);
+    if session.episode != ep || !session.status.is_live() {
+        return Err(Illegal("word of a host whose episode is over"));
+    }
+    session.proven = generation;
+    match change {
+        HostChange::Started(run) => {
+            session.run = Some(run.clone());
+            session.started_us = Some(at.time.wall_us);
+            session.last_seen_us = session.last_seen_us.max(at.time.wall_us);
+            session.prior = None;
+            if session.status == Status::Starting {
+                session.status = Status::Ready;
+            }
+        }
+        HostChange::Adopted(run) => session.run = Some(run.clone()),
+        HostChange::Unopened => {}
+    }
+    Ok(())
+}
+
+fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange) -> Result<(), Illegal> {
+    const NO_SESSION: Illegal = Illegal("a change without its session");
+    if matches!(change, SessionChange::Removed) && state.removals.remove(sid).is_some() {
+        return Ok(());
+    }
+    let row = state.sessions.get_mut(sid).ok_or(NO_SESSION)?;
+    let session = Arc::make_mut(row);
+    if session.episode != ep {
+        return Err(Illegal("a change of another episode"));
+    }
+    let live = session.status.is_live();
+    let legal = match change {
+        SessionChange::Ended { status, .. } => live && !status.is_live() && *status != Status::Deleted,
+        SessionChange::Aborted => live,
+        SessionChange::Deleting | SessionChange::Forgotten => !live && session.status != Status::Deleted,
+        SessionChange::Removed => session.status == Status::Deleted,
+    };
+    if !legal {
+        return Err(Illegal("a change that cannot follow the session's status"));
+    }
+    if live {
+        state.live -= 1;
+        disarm(&mut state.deadlines, session);
+    }
+    match change {
+        SessionChange::Ended { exit, status, reason, at_us } => {
+            session.status = *status;
+            session.reason.clone_from(reason);
+            session.exit = Some(exit.clone());
+            session.ended_us = Some(*at_us);
+            session.last_seen_us = session.last_seen_us.max(*at_us);
+            session.proven = state.generation;
+            session.prior = None;
+        }
+        SessionChange::Aborted => match session.prior.take() {
+            Some(prior) => {
+                let mut back = Arc::unwrap_or_clone(prior);
+                back.next_episode = session.next_episode;
+                back.proven = state.generation;
+                back.starts = std::mem::take(&mut session.starts);
+                back.stops = std::mem::take(&mut session.stops);
+                back.deletes = std::mem::take(&mut session.deletes);
+                *session = back;
+            }
+            None => leave(state, sid, Some(ep)),
+        },
+        SessionChange::Deleting => session.status = Status::Deleted,
+        SessionChange::Forgotten => leave(state, sid, Some(ep)),
+        SessionChange::Removed => leave(state, sid, None),
+    }
+    Ok(())
+}
+
+/// Takes a session from the list; `owed` is the episode of the removal that its files are still owed.
+fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>) {
+    let Some(session) = state.sessions.remove(sid) else { return };
+    state.ages.remove(&session.created_seq);
+    if let Some(name) = &session.name {
+        state.names.remove(name);
+    }
+    if let Some(episode) = owed {
+        state.removals.insert(sid.clone(), episode);
+    }
+}
+
+fn fence(state: &mut State, sid: &SessionId, change: &FenceChange) -> Result<(), Illegal> {
+    let generation = state.generation;
+    let session = state.sessions.get_mut(sid).ok_or(Illegal("a fence without its session"))?;
+    let session = Arc::make_mut(session);
+    // A fence that comes down leaves the world to be asked again; one that goes up has just asked it.
+    session.proven = if change.fence.is_some() { generation } else { 0 };
+    session.fence.clone_from(&change.fence);
+    Ok(())
+}

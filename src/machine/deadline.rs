@@ -1,0 +1,62 @@
+//! The passing of time: which moment matters next, and what follows when it is there. A person's patience and the
+//! list's bound are the only two clocks the machine has; everything else the hosts watch themselves.
+
+use super::event::{Beat, Event, SessionChange};
+use super::id::SessionId;
+use super::limits;
+use super::observe::{Settled, failure, finish};
+use super::operation::Outcome;
+use super::state::State;
+use super::time::Time;
+use std::collections::BTreeMap;
+
+/// How many ended sessions one tick forgets at the most.
+const FORGET_PER_TICK: usize = 100;
+
+/// The boot-clock instant, in microseconds, at which a tick has something to do; none if nothing waits for time.
+pub fn next_deadline(state: &State) -> Option<u64> {
+    if overfull(state) > 0 {
+        return Some(0);
+    }
+    state.deadlines.iter().next().map(|((due, _), _)| *due)
+}
+
+fn overfull(state: &State) -> usize {
+    let ended = state.sessions.len().saturating_sub(state.live);
+    ended.saturating_sub(limits::ENDED_SESSIONS_KEPT)
+}
+
+/// A stop whose end nobody proved in time is answered honestly; the stop itself goes on being owed. The oldest ended
+/// sessions beyond the list's bound are forgotten.
+pub(super) fn tick(state: &State, now: Time) -> Vec<Event> {
+    let mut events = Vec::new();
+    for ((_, id), episode) in state.deadlines.iter().take_while(|((due, _), _)| *due <= now.boot_us) {
+        let Some(session) = state.sessions.get(id).filter(|session| session.episode == *episode) else { continue };
+        let late =
+            failure("timeout", "still_alive", "its end was not proven before the deadline; it is still asked for");
+        let waiting = session.stops.iter().chain(&session.deletes);
+        events.extend(
+            waiting.filter_map(|op| finish(state, *op, Some(id), &Settled::Not(Outcome::Failed, late.clone()))),
+        );
+    }
+    let surplus = overfull(state).min(FORGET_PER_TICK);
+    events.extend(super::decide::prunable(state, now, 0).take(surplus).map(|session| Event::Session {
+        sid: session.id.clone(),
+        ep: session.episode,
+        body: SessionChange::Forgotten,
+    }));
+    events
+}
+
+/// Checkpoints last-seen times in records of bounded size; times that are not newer are left out.
+pub(super) fn beat(state: &State, seen: &BTreeMap<SessionId, u64>) -> Vec<Event> {
+    let newer: Vec<_> = seen
+        .iter()
+        .filter(|(id, at_us)| state.sessions.get(id).is_some_and(|session| session.last_seen_us < **at_us))
+        .map(|(id, at_us)| (id.clone(), *at_us))
+        .collect();
+    newer
+        .chunks(limits::BEAT_SESSIONS)
+        .map(|part| Event::Beat { body: Beat { seen: part.iter().cloned().collect() } })
+        .collect()
+}

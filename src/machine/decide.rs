@@ -1,0 +1,295 @@
+//! A request meets the state: events, or a refusal. The order of the questions is fixed: the key first (a retry is
+//! answered whatever became of its target), then the caller's rights, then the session's table.
+
+use super::event::{Conflict, Decided, Event, FenceChange, Plan, SessionChange};
+use super::id::{OperationId, Scope, SessionId};
+use super::input::{Action, Input, PreparedSession, Request, Target};
+use super::limits;
+use super::observe::observe;
+use super::operation::{Gained, Kind, Outcome};
+use super::refusal::Refusal;
+use super::session::{Ask, Move, Session, on_request};
+use super::state::State;
+use super::time::Time;
+
+/// What a turn learns from one input.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// The facts that follow, in order.
+    pub events: Vec<Event>,
+    /// What the caller is told, or waits for.
+    pub answer: Answer,
+}
+
+/// What the caller of a request is told, or waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Answer {
+    /// Nobody asked.
+    #[default]
+    Nothing,
+    /// The outcome of this operation, as soon as it has one and that is durable.
+    Operation {
+        /// Which.
+        id: OperationId,
+        /// Whether the key was known before.
+        replayed: bool,
+    },
+    /// Refused; binds nothing and need not wait for a sync.
+    Refused(Refusal),
+    /// The shell must put this episode's files on disk first and ask again.
+    Prepare {
+        /// The session, or none for a new one.
+        session: Option<SessionId>,
+        /// The episode.
+        episode: u32,
+    },
+}
+
+/// Decides one input. `seq` is the ledger position that the first event of this decision will get.
+pub fn decide(state: &State, now: Time, seq: u64, input: &Input) -> Decision {
+    match input {
+        Input::Request(request) => decide_request(state, now, seq, request),
+        Input::Observation(observation) => plain(observe(state, now, observation)),
+        Input::Beat(seen) => plain(super::deadline::beat(state, seen)),
+        Input::Tick => plain(super::deadline::tick(state, now)),
+        Input::Generation(generation) => plain(vec![Event::Generation { body: generation.clone() }]),
+    }
+}
+
+fn plain(events: Vec<Event>) -> Decision {
+    Decision { events, answer: Answer::Nothing }
+}
+
+fn refused(refusal: Refusal) -> Decision {
+    Decision { events: Vec::new(), answer: Answer::Refused(refusal) }
+}
+
+fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Decision {
+    if let Some(operation) = state.operation_by_key(&request.scope, &request.key) {
+        let known = operation.id;
+        if operation.request == request.digest {
+            return Decision { events: Vec::new(), answer: Answer::Operation { id: known, replayed: true } };
+        }
+        let refusal = Refusal::KeyConflict { operation: known, stored: operation.request, given: request.digest };
+        let body = Conflict {
+            scope: request.scope.clone(),
+            key: request.key.clone(),
+            operation: known,
+            given: request.digest,
+        };
+        return Decision { events: vec![Event::Conflict { body }], answer: Answer::Refused(refusal) };
+    }
+    let ask = Asked { state, now, seq, request };
+    match &request.action {
+        Action::Spawn { prepared, name, labels } => ask.spawn(prepared.as_ref(), name.as_ref(), labels),
+        Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, 0, *prepared),
+        Action::Stop { target, grace_ms } => ask.on_session(target, Ask::Stop, *grace_ms, None),
+        Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
+        Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
+        Action::Prune { older_ms } => ask.prune(*older_ms),
+        Action::Resolve { operation, succeeded, reason } => ask.resolve(*operation, *succeeded, reason),
+    }
+}
+
+/// A request with a key that binds nothing yet.
+struct Asked<'a> {
+    state: &'a State,
+    now: Time,
+    seq: u64,
+    request: &'a Request,
+}
+
+impl Asked<'_> {
+    fn operation(&self) -> OperationId {
+        OperationId(self.seq)
+    }
+
+    fn accept(&self, kind: Kind, sid: Option<&SessionId>, ep: Option<u32>, body: Plan) -> Event {
+        Event::Accept {
+            sid: sid.cloned(),
+            ep,
+            op: self.operation(),
+            kind,
+            key: self.request.key.clone(),
+            req: self.request.digest,
+            act: self.request.actor.clone(),
+            body,
+        }
+    }
+
+    fn done(&self, kind: Kind, sid: Option<&SessionId>, res: Gained) -> Event {
+        let op = self.operation();
+        Event::Finish { sid: sid.cloned(), op, kind, st: Outcome::Succeeded, err: None, res, body: None }
+    }
+
+    fn answered(&self, events: Vec<Event>) -> Decision {
+        Decision { events, answer: Answer::Operation { id: self.operation(), replayed: false } }
+    }
+
+    fn spawn(
+        &self,
+        prepared: Option<&PreparedSession>,
+        name: Option<&super::id::Name>,
+        labels: &std::collections::BTreeMap<String, String>,
+    ) -> Decision {
+        if let Some(name) = name
+            && let Some(by) = self.state.names.get(name)
+        {
+            return refused(Refusal::NameTaken { name: name.clone(), by: by.clone() });
+        }
+        if self.state.live >= limits::LIVE_SESSIONS {
+            return refused(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS });
+        }
+        let Some(prepared) = prepared else {
+            return Decision { events: Vec::new(), answer: Answer::Prepare { session: None, episode: 1 } };
+        };
+        if self.state.sessions.get(&prepared.id).is_some() || self.state.removals.get(&prepared.id).is_some() {
+            return Decision { events: Vec::new(), answer: Answer::Prepare { session: None, episode: 1 } };
+        }
+        let plan = Plan::Spawn {
+            name: name.cloned(),
+            labels: labels.clone(),
+            spec: prepared.spec,
+            deadline_boot_us: self.now.boot_after_ms(limits::START_WITHIN_MS),
+        };
+        self.answered(vec![self.accept(Kind::Spawn, Some(&prepared.id), Some(1), plan)])
+    }
+
+    fn on_session(&self, target: &Target, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
+        let found = target.clone().and_then(|id| match self.state.sessions.get(&id) {
+            Some(session) if may(&self.request.scope, session) => Ok(session),
+            Some(_) | None => Err(Refusal::NoSession { given: id.to_string() }),
+        });
+        let session = match found {
+            Ok(session) => session,
+            Err(refusal) => return refused(refusal),
+        };
+        if let Some(fence) = &session.fence {
+            return refused(Refusal::Fenced { session: session.id.clone(), fence: fence.clone() });
+        }
+        self.moved(session, ask, grace_ms, prepared)
+    }
+
+    fn moved(&self, session: &Session, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
+        let id = &session.id;
+        let kind = match ask {
+            Ask::Resume => Kind::Resume,
+            Ask::Stop => Kind::Stop,
+            Ask::Delete | Ask::DeleteStop => Kind::Delete,
+        };
+        let accept = |ep: u32, plan: Plan| self.accept(kind, Some(id), Some(ep), plan);
+        match on_request(session.status, ask) {
+            Move::Done => {
+                let done = self.done(kind, Some(id), gained(session));
+                self.answered(vec![accept(session.episode, Plan::Nothing), done])
+            }
+            Move::Join => self.answered(vec![accept(session.episode, Plan::Join)]),
+            Move::Launch if self.state.live >= limits::LIVE_SESSIONS => {
+                refused(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS })
+            }
+            Move::Launch if prepared != Some(session.next_episode) => Decision {
+                events: Vec::new(),
+                answer: Answer::Prepare { session: Some(id.clone()), episode: session.next_episode },
+            },
+            Move::Launch => {
+                let deadline_boot_us = self.now.boot_after_ms(limits::START_WITHIN_MS);
+                self.answered(vec![accept(session.next_episode, Plan::Launch { deadline_boot_us })])
+            }
+            Move::End => {
+                let grace_ms = grace_ms.min(limits::STOP_GRACE_MS_MAX);
+                let deadline_boot_us = self.now.boot_after_ms(grace_ms);
+                let delete = ask == Ask::DeleteStop;
+                self.answered(vec![accept(session.episode, Plan::End { grace_ms, deadline_boot_us, delete })])
+            }
+            Move::Remove => self.answered(vec![accept(session.episode, Plan::Remove)]),
+            Move::Live => refused(Refusal::Live { session: id.clone() }),
+            Move::Busy => refused(Refusal::Stopping { session: id.clone() }),
+            Move::Gone => refused(Refusal::Gone { session: id.clone() }),
+        }
+    }
+
+    fn prune(&self, older_ms: u64) -> Decision {
+        if self.request.scope != Scope::Owner {
+            return refused(Refusal::OwnerOnly);
+        }
+        let candidates: Vec<_> = prunable(self.state, self.now, older_ms).collect();
+        let chosen = candidates.get(..limits::PRUNE_SESSIONS).unwrap_or(&candidates);
+        let mut events = vec![self.accept(Kind::Prune, None, None, Plan::Prune { older_ms })];
+        events.extend(chosen.iter().map(|session| Event::Session {
+            sid: session.id.clone(),
+            ep: session.episode,
+            body: SessionChange::Forgotten,
+        }));
+        let count = |n: usize| u64::try_from(n).ok();
+        let gained =
+            Gained { pruned: count(chosen.len()), left: count(candidates.len() - chosen.len()), ..Gained::default() };
+        events.push(self.done(Kind::Prune, None, gained));
+        self.answered(events)
+    }
+
+    fn resolve(&self, id: OperationId, succeeded: bool, reason: &str) -> Decision {
+        if self.request.scope != Scope::Owner {
+            return refused(Refusal::OwnerOnly);
+        }
+        let Some(operation) = self.state.operations.get(&id) else {
+            return refused(Refusal::NoOperation { given: id.to_string() });
+        };
+        if operation.state != Outcome::Uncertain {
+            return refused(Refusal::NotUncertain { operation: id, state: operation.state });
+        }
+        let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
+        let decided = Decided { operation: id, outcome, reason: reason.to_owned() };
+        let mut events = vec![self.accept(Kind::Resolve, operation.session.as_ref(), None, Plan::Nothing)];
+        events.push(Event::Operator { act: self.request.actor.clone(), body: decided });
+        let fenced = operation.session.as_ref().and_then(|sid| self.state.sessions.get(sid));
+        if let Some(session) = fenced
+            && session.fence.as_ref().is_some_and(|fence| fence.operation == Some(id))
+        {
+            let body = FenceChange { fence: None };
+            events.push(Event::Fence { sid: session.id.clone(), ep: session.episode, body });
+        }
+        events.push(self.done(Kind::Resolve, operation.session.as_ref(), Gained::default()));
+        self.answered(events)
+    }
+}
+
+/// Ended sessions that a prune would forget, oldest first.
+pub(super) fn prunable(state: &State, now: Time, older_ms: u64) -> impl Iterator<Item = &Session> {
+    let before_us = now.wall_us.saturating_sub(older_ms.saturating_mul(1_000));
+    state.ages.values().filter_map(|id| state.sessions.get(id)).map(std::convert::AsRef::as_ref).filter(
+        move |session| {
+            let ended = matches!(
+                session.status,
+                super::session::Status::Stopped
+                    | super::session::Status::Exited
+                    | super::session::Status::Failed
+                    | super::session::Status::Interrupted
+            );
+            ended && session.fence.is_none() && session.ended_us.is_some_and(|at| at <= before_us)
+        },
+    )
+}
+
+/// Mutations belong to the owner and, for its direct children, to a session (requirement R66). Another's session
+/// reads as unknown, so that a denial does not reveal that it exists (R70).
+fn may(scope: &Scope, session: &Session) -> bool {
+    match scope {
+        Scope::Owner => true,
+        Scope::Session(id) => session.parent.as_ref() == Some(id),
+    }
+}
+
+/// What an operation that found its goal reached gains.
+pub(super) fn gained(session: &Session) -> Gained {
+    let run = session.run.as_ref();
+    Gained {
+        episode: Some(session.episode),
+        address: run.map(|run| run.address.clone()),
+        incarnation: run.map(|run| run.incarnation),
+        pid: run.map(|run| run.command.pid),
+        host_pid: run.map(|run| run.host.pid),
+        status: Some(session.status),
+        exit: session.exit.clone(),
+        ..Gained::default()
+    }
+}

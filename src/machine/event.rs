@@ -1,0 +1,252 @@
+//! The one event enum. It is also the stored form: what stands here is what stands in the ledger, member for member,
+//! frozen by golden files. The ledger adds position, chains, clocks and the turn's end. An unknown `t` stops a start.
+
+use super::id::{Digest, Key, Name, OperationId, Process, Scope, SessionId};
+use super::operation::{Actor, Failure, Gained, Kind, Outcome};
+use super::session::{Exit, Fence, Run, Status};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A fact, in the order of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub enum Event {
+    /// A broker won the lock.
+    Generation {
+        /// Who it is.
+        body: Generation,
+    },
+    /// A request is accepted: from here it has exactly one outcome.
+    Accept {
+        /// The session it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sid: Option<SessionId>,
+        /// The episode it makes or ends.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ep: Option<u32>,
+        /// The operation: this record's own position.
+        op: OperationId,
+        /// The method.
+        kind: Kind,
+        /// The caller's key.
+        key: Key,
+        /// The request's digest.
+        req: Digest,
+        /// Who asked.
+        act: Actor,
+        /// What will be done.
+        body: Plan,
+    },
+    /// An operation is settled.
+    Finish {
+        /// The session it was about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sid: Option<SessionId>,
+        /// The operation.
+        op: OperationId,
+        /// The method.
+        kind: Kind,
+        /// The outcome.
+        st: Outcome,
+        /// The error's code, when it did not succeed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        err: Option<String>,
+        /// What it gained.
+        res: Gained,
+        /// The error's reason and message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        body: Option<Failure>,
+    },
+    /// Word of an episode's host.
+    Host {
+        /// The session.
+        sid: SessionId,
+        /// The episode.
+        ep: u32,
+        /// What is known.
+        body: HostChange,
+    },
+    /// A session changed otherwise.
+    Session {
+        /// The session.
+        sid: SessionId,
+        /// Its current episode.
+        ep: u32,
+        /// What changed.
+        body: SessionChange,
+    },
+    /// A fence went up or came down.
+    Fence {
+        /// The session.
+        sid: SessionId,
+        /// Its current episode.
+        ep: u32,
+        /// The fence, or none.
+        body: FenceChange,
+    },
+    /// Last-seen times of sessions: the heartbeat checkpoint. Names no session's chain: it is about all of them.
+    Beat {
+        /// The times.
+        body: Beat,
+    },
+    /// A key came with another request. Binds nothing; an operator may want to know.
+    Conflict {
+        /// What was compared.
+        body: Conflict,
+    },
+    /// An operator decided an uncertain operation.
+    Operator {
+        /// Who decided.
+        act: Actor,
+        /// What and why.
+        body: Decided,
+    },
+}
+
+/// A broker that won the lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Generation {
+    /// Its number: one more than the last.
+    pub number: u64,
+    /// The process.
+    pub process: Process,
+    /// The broker incarnation.
+    pub incarnation: Digest,
+    /// Its product version.
+    pub version: String,
+    /// Inode of `broker.lock`.
+    pub lock_inode: u64,
+    /// The dead owner whose lock it reclaimed, if the last one left no clean mark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimed: Option<Reclaimed>,
+}
+
+/// The record of a dead owner, set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaimed {
+    /// File name of the quarantined record.
+    pub record: String,
+    /// The dead owner's identity, if its record could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
+}
+
+/// What an accepted request will do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Plan {
+    /// Make a session and start its first episode.
+    Spawn {
+        /// Its name.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<Name>,
+        /// The caller's labels.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        labels: BTreeMap<String, String>,
+        /// Salted digest of `spec.json`.
+        spec: Digest,
+        /// Until when the start may be issued.
+        deadline_boot_us: u64,
+    },
+    /// Start a new episode.
+    Launch {
+        /// Until when the start may be issued.
+        deadline_boot_us: u64,
+    },
+    /// End the process.
+    End {
+        /// How long it may take to end by itself.
+        grace_ms: u64,
+        /// When that is over.
+        deadline_boot_us: u64,
+        /// Whether the session is removed afterwards.
+        delete: bool,
+    },
+    /// Remove the files of an ended session.
+    Remove,
+    /// Wait for what is under way: for the start, the end or the removal, by kind.
+    Join,
+    /// Nothing is left to do.
+    Nothing,
+    /// Forget ended sessions; a `session` record each follows.
+    Prune {
+        /// Those that ended before this long ago.
+        older_ms: u64,
+    },
+}
+
+/// Word of an episode's host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostChange {
+    /// The gate opened and the command executes.
+    Started(Run),
+    /// It answered hello after a restart of the broker.
+    Adopted(Run),
+    /// The gate never opened; the start is issued again.
+    Unopened,
+}
+
+/// Another change of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionChange {
+    /// Its process ended, proven.
+    Ended {
+        /// How.
+        exit: Exit,
+        /// The status it has now.
+        status: Status,
+        /// A word or two beside it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// When its host saw it end; wall clock, microseconds.
+        at_us: u64,
+    },
+    /// Its start was aborted: a spawned session is gone, a resumed one is what it was.
+    Aborted,
+    /// Its removal began.
+    Deleting,
+    /// It left the list; its files are owed a removal.
+    Forgotten,
+    /// Its files are gone: the tombstone.
+    Removed,
+}
+
+/// A fence that went up, or none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FenceChange {
+    /// The fence; none means it came down.
+    pub fence: Option<Fence>,
+}
+
+/// Last-seen times, wall clock in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// By session.
+    pub seen: BTreeMap<SessionId, u64>,
+}
+
+/// A key that came with another request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conflict {
+    /// Whose key.
+    pub scope: Scope,
+    /// The key.
+    pub key: Key,
+    /// The operation that has it.
+    pub operation: OperationId,
+    /// The digest that was given.
+    pub given: Digest,
+}
+
+/// An operator's decision.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decided {
+    /// The operation that was uncertain.
+    pub operation: OperationId,
+    /// What it is now.
+    pub outcome: Outcome,
+    /// Why, in the operator's words.
+    pub reason: String,
+}

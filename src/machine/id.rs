@@ -1,0 +1,263 @@
+//! The names of things. Each is a type of its own, so that a session id can never stand where a key belongs,
+//! and each is checked once, at the door: whoever holds one holds a valid one.
+//!
+//! Session ids and names never reach a path unchecked (report L12): their grammars have no separator and no dot.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What is wrong with a text that should have been an id, a key or a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed(
+    /// The rule that the text breaks, as one sentence fragment: "must be ...".
+    pub &'static str,
+);
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+macro_rules! text_id {
+    ($(#[$doc:meta])* $name:ident, $check:path, $rule:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Checks the grammar; the error names the rule.
+            ///
+            /// # Errors
+            /// [`Malformed`] when the text breaks the grammar.
+            pub fn parse(text: &str) -> Result<Self, Malformed> {
+                if $check(text) { Ok(Self(text.into())) } else { Err(Malformed($rule)) }
+            }
+
+            /// The text itself.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Malformed;
+            fn try_from(text: String) -> Result<Self, Malformed> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0.into()
+            }
+        }
+    };
+}
+
+text_id!(
+    /// A session's durable identity: 12 random base32 characters, never used again.
+    SessionId,
+    session_id_ok,
+    "must be 12 characters of a-z and 2-7"
+);
+
+text_id!(
+    /// A session's optional name, unique among sessions that are not deleted.
+    Name,
+    name_ok,
+    "must match [a-z0-9][a-z0-9_-]{0,62} and be no device name"
+);
+
+text_id!(
+    /// The caller's idempotency key: one operation, one outcome (law 5).
+    Key,
+    key_ok,
+    "must be 1 to 128 printable ASCII characters"
+);
+
+fn session_id_ok(text: &str) -> bool {
+    text.len() == 12 && text.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
+}
+
+fn name_ok(text: &str) -> bool {
+    let first_ok = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let rest_ok = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-');
+    first_ok && rest_ok && text.len() <= 63 && !device_name(text)
+}
+
+/// Windows opens a device for these names, whatever folder they stand in.
+fn device_name(text: &str) -> bool {
+    let numbered = |stem: &str| {
+        text.strip_prefix(stem).is_some_and(|rest| rest.len() == 1 && rest.bytes().all(|b| b.is_ascii_digit()))
+    };
+    matches!(text, "con" | "prn" | "aux" | "nul") || numbered("com") || numbered("lpt")
+}
+
+fn key_ok(text: &str) -> bool {
+    (1..=super::limits::KEY_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
+}
+
+/// An operation's id: the ledger position of the record that accepted it, so that `op-417` is record 417.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OperationId(pub u64);
+
+impl OperationId {
+    /// Reads `op-N`.
+    ///
+    /// # Errors
+    /// [`Malformed`] for anything else.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let digits = text.strip_prefix("op-").ok_or(Malformed("must be op-N"))?;
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+        let number = if plain { digits.parse().ok() } else { None };
+        number.map(Self).ok_or(Malformed("must be op-N"))
+    }
+}
+
+impl fmt::Display for OperationId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "op-{}", self.0)
+    }
+}
+
+impl TryFrom<String> for OperationId {
+    type Error = Malformed;
+    fn try_from(text: String) -> Result<Self, Malformed> {
+        Self::parse(&text)
+    }
+}
+
+impl From<OperationId> for String {
+    fn from(id: OperationId) -> String {
+        id.to_string()
+    }
+}
+
+/// 32 bytes, written as 64 lower-case hex characters: a record digest, a request digest, an incarnation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// Reads 64 lower-case hex characters.
+    ///
+    /// # Errors
+    /// [`Malformed`] for anything else.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("must be 64 lower-case hex characters");
+        let bytes = text.as_bytes();
+        let mut out = [0; 32];
+        if bytes.len() != 64 {
+            return Err(RULE);
+        }
+        for (byte, pair) in out.iter_mut().zip(bytes.chunks_exact(2)) {
+            let [high, low] = pair else { return Err(RULE) };
+            *byte = nibble(*high).ok_or(RULE)? << 4 | nibble(*low).ok_or(RULE)?;
+        }
+        Ok(Self(out))
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl TryFrom<String> for Digest {
+    type Error = Malformed;
+    fn try_from(text: String) -> Result<Self, Malformed> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Digest> for String {
+    fn from(digest: Digest) -> String {
+        digest.to_string()
+    }
+}
+
+/// Who may use a key, and whose keys are compared: the owner of the root, or one session (ledger rule 3).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// The uid that owns the state root.
+    Owner,
+    /// A session that uses its own credential.
+    Session(SessionId),
+}
+
+/// Boot id, PID namespace, pid and kernel start time. A bare pid identifies nothing (law 10).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// The kernel's boot id.
+    pub boot: String,
+    /// Inode of the PID namespace.
+    pub ns: u64,
+    /// The pid inside that namespace.
+    pub pid: u32,
+    /// Start time in clock ticks since boot.
+    pub start: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_paths_or_devices_are_refused() {
+        for bad in ["", ".", "..", "../x", "a/b", "/abs", "A", "-a", "_a", "con", "lpt1", "a.", "a ", "a\0", "é"] {
+            assert!(Name::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(Name::parse(&"a".repeat(64)).is_err());
+        for good in ["a", "0", "agent-1_b", "com10", "console", &"a".repeat(63)] {
+            assert!(Name::parse(good).is_ok(), "{good:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_printable_ascii_of_bounded_length() {
+        assert!(Key::parse(&"k".repeat(128)).is_ok());
+        for bad in ["", "tab\t", "é", &"k".repeat(129)] {
+            assert!(Key::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn ids_and_digests_read_back_what_they_print() {
+        assert_eq!(OperationId::parse("op-417"), Ok(OperationId(417)));
+        for bad in ["op-", "op-01", "417", "op--1", "op-1x"] {
+            assert!(OperationId::parse(bad).is_err(), "{bad:?}");
+        }
+        let digest = Digest([0xa5; 32]);
+        assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));
+        assert!(Digest::parse(&digest.to_string().to_uppercase()).is_err());
+        assert!(SessionId::parse("abcdefgh2345").is_ok());
+        assert!(SessionId::parse("abcdefgh2341").is_err());
+    }
+}

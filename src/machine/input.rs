@@ -1,0 +1,151 @@
+//! What comes into the machine: requests of callers, observations of the world, the passing of time. Data only.
+
+use super::id::{Digest, Key, Name, OperationId, Scope, SessionId};
+use super::operation::Actor;
+use super::refusal::Refusal;
+use super::session::{Exit, Phase, Run, Survivor};
+use std::collections::BTreeMap;
+
+/// One input of a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A caller asks for a change.
+    Request(Request),
+    /// The world answered an effect, or spoke by itself.
+    Observation(Observation),
+    /// Last-seen times to be checkpointed; wall clock, microseconds.
+    Beat(BTreeMap<SessionId, u64>),
+    /// A deadline of `next_deadline` passed.
+    Tick,
+    /// A broker won the lock; always the first input of a generation.
+    Generation(super::event::Generation),
+}
+
+/// A caller's request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Whose key.
+    pub scope: Scope,
+    /// Who asked.
+    pub actor: Actor,
+    /// The idempotency key.
+    pub key: Key,
+    /// The request's digest: method, target and what was named explicitly.
+    pub digest: Digest,
+    /// What is asked.
+    pub action: Action,
+}
+
+/// The session a request names. Resolving a name may fail; a replay needs no resolving, so the failure waits here.
+pub type Target = Result<SessionId, Refusal>;
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A new session. Its files were prepared by the shell under an id drawn from entropy.
+    Spawn {
+        /// The prepared id, or none if the shell saw a known key and prepared nothing.
+        prepared: Option<PreparedSession>,
+        /// The wanted name.
+        name: Option<Name>,
+        /// The caller's labels.
+        labels: BTreeMap<String, String>,
+    },
+    /// A new episode of an ended session.
+    Resume {
+        /// Which.
+        target: Target,
+        /// The episode whose folder the shell prepared.
+        prepared: Option<u32>,
+    },
+    /// The end of a session's process.
+    Stop {
+        /// Which.
+        target: Target,
+        /// How long it may take to end by itself.
+        grace_ms: u64,
+    },
+    /// The removal of a session.
+    Delete {
+        /// Which.
+        target: Target,
+        /// Whether to end its process first; without it a live session is refused.
+        stop: bool,
+        /// How long that may take.
+        grace_ms: u64,
+    },
+    /// The removal of ended sessions.
+    Prune {
+        /// Those that ended before this long ago.
+        older_ms: u64,
+    },
+    /// An operator's decision about an uncertain operation.
+    Resolve {
+        /// Which.
+        operation: OperationId,
+        /// Whether it succeeded.
+        succeeded: bool,
+        /// Why, in the operator's words.
+        reason: String,
+    },
+}
+
+/// A session whose folder, spec and first episode are on disk, synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedSession {
+    /// Its id.
+    pub id: SessionId,
+    /// Salted digest of its spec.
+    pub spec: Digest,
+}
+
+/// What the world answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The session.
+    pub session: SessionId,
+    /// The episode it speaks about; word of another episode is late and changes nothing.
+    pub episode: u32,
+    /// What is known.
+    pub word: Word,
+}
+
+/// Word of an episode. The columns of the table in `observe`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The host reported that the command executes.
+    Started(Run),
+    /// Proven that the command never executed.
+    LaunchFailed {
+        /// Which step failed.
+        phase: Phase,
+        /// Why.
+        reason: String,
+    },
+    /// The life lock is free and there is no host record: the gate never opened.
+    NeverOpened,
+    /// The command ended; its host saw it.
+    Exited {
+        /// The facts of the episode, if the broker may not know them yet.
+        run: Option<Run>,
+        /// How it ended.
+        exit: Exit,
+        /// When; wall clock, microseconds.
+        at_us: u64,
+        /// What outlived a stop.
+        survivors: Vec<Survivor>,
+    },
+    /// The host died; its command is proven to be gone.
+    HostLost,
+    /// Lost with the machine or container.
+    MachineLost,
+    /// The host answered hello.
+    Adopted(Run),
+    /// The episode belongs to another root or boot: nothing may be touched.
+    Foreign {
+        /// What gave it away.
+        reason: String,
+    },
+    /// The session's files are gone.
+    Removed,
+}

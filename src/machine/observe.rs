@@ -1,0 +1,388 @@
+//! Word of the world meets the state: one literal table of status and word, and one function for each move.
+//! Word of another episode, or of a session that is gone, is late: it changes nothing (law 7, reports E11 and G11).
+
+use super::decide::gained;
+use super::event::{Event, FenceChange, HostChange, SessionChange};
+use super::id::{OperationId, SessionId};
+use super::input::{Observation, Word};
+use super::limits;
+use super::operation::{Failure, Gained, Outcome};
+use super::session::{Exit, ExitError, Fence, Phase, Run, Session, Status, Survivor};
+use super::state::State;
+use super::time::Time;
+
+/// What a word does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It changes nothing.
+    Late,
+    /// The start succeeded.
+    Begin,
+    /// The start succeeded, though a stop was asked for meanwhile.
+    BeginEnding,
+    /// The host lives on.
+    Adopt,
+    /// Proven that nothing ran.
+    Abort,
+    /// The start may be issued again, or is too old for that.
+    Again,
+    /// The process ended.
+    End,
+    /// The host, or the machine, was lost.
+    Lose,
+    /// Nothing may be touched.
+    Guard,
+    /// The files are gone.
+    Bury,
+}
+
+/// Columns of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    Started,
+    LaunchFailed,
+    NeverOpened,
+    Exited,
+    HostLost,
+    MachineLost,
+    Adopted,
+    Foreign,
+    Removed,
+}
+
+impl Column {
+    #[cfg(test)]
+    pub(super) const ALL: [Self; 9] = [
+        Self::Started,
+        Self::LaunchFailed,
+        Self::NeverOpened,
+        Self::Exited,
+        Self::HostLost,
+        Self::MachineLost,
+        Self::Adopted,
+        Self::Foreign,
+        Self::Removed,
+    ];
+
+    fn of(word: &Word) -> Self {
+        match word {
+            Word::Started(_) => Self::Started,
+            Word::LaunchFailed { .. } => Self::LaunchFailed,
+            Word::NeverOpened => Self::NeverOpened,
+            Word::Exited { .. } => Self::Exited,
+            Word::HostLost => Self::HostLost,
+            Word::MachineLost => Self::MachineLost,
+            Word::Adopted(_) => Self::Adopted,
+            Word::Foreign { .. } => Self::Foreign,
+            Word::Removed => Self::Removed,
+        }
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Self::Started => 0,
+            Self::LaunchFailed => 1,
+            Self::NeverOpened => 2,
+            Self::Exited => 3,
+            Self::HostLost => 4,
+            Self::MachineLost => 5,
+            Self::Adopted => 6,
+            Self::Foreign => 7,
+            Self::Removed => 8,
+        }
+    }
+}
+
+/// Rows: status. Columns: started, launch failed, never opened, exited, host lost, machine lost, adopted, foreign,
+/// removed. A launch's own answer is the only one that may say "failed" or "never opened" of a start; of a session
+/// whose command ran they can only mean that its host's records are gone, which is a lost host.
+pub(super) const WORDS: [(Status, [Course; 9]); 8] = {
+    use Course::{Abort, Adopt, Again, Begin, BeginEnding, Bury, End, Guard, Late, Lose};
+    [
+        (Status::Starting, [Begin, Abort, Again, End, Lose, Lose, Begin, Guard, Late]),
+        (Status::Ready, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
+        (Status::Stopping, [BeginEnding, Abort, Abort, End, Lose, Lose, BeginEnding, Guard, Late]),
+        (Status::Stopped, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
+        (Status::Exited, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
+        (Status::Failed, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
+        (Status::Interrupted, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
+        (Status::Deleted, [Late, Late, Late, Late, Late, Late, Late, Late, Bury]),
+    ]
+};
+
+pub(super) fn course(status: Status, column: Column) -> Course {
+    let row = WORDS.iter().find(|(of, _)| *of == status).expect("the table has a row for each status");
+    row.1[column.index()]
+}
+
+/// Decides one observation.
+pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Vec<Event> {
+    let Some(session) = state.sessions.get(&observation.session) else {
+        return bury_forgotten(state, observation);
+    };
+    if observation.episode != session.episode {
+        return Vec::new();
+    }
+    let seen = Seen { state, session, now };
+    let word = &observation.word;
+    let course = course(session.status, Column::of(word));
+    let mut events = Vec::new();
+    if session.fence.is_some() && !matches!(course, Course::Late | Course::Guard | Course::Bury) {
+        // From here the session's truth is known again.
+        events.push(seen.fence(None));
+    }
+    events.extend(match course {
+        Course::Late => Vec::new(),
+        Course::Begin => seen.begin(run_of(word)),
+        Course::BeginEnding => seen.begin_ending(run_of(word)),
+        Course::Adopt => seen.adopt(run_of(word)),
+        // Its command ran, so a missing host record means a lost host.
+        Course::Abort if session.run.is_some() => seen.lose(word),
+        Course::Abort => seen.abort(word),
+        Course::Again => seen.again(),
+        Course::End => seen.end(word),
+        Course::Lose => seen.lose(word),
+        Course::Guard => seen.guard(word),
+        Course::Bury => seen.bury(),
+    });
+    events
+}
+
+fn bury_forgotten(state: &State, observation: &Observation) -> Vec<Event> {
+    match (state.removals.get(&observation.session), &observation.word) {
+        (Some(episode), Word::Removed) => {
+            vec![Event::Session { sid: observation.session.clone(), ep: *episode, body: SessionChange::Removed }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn run_of(word: &Word) -> Option<&Run> {
+    match word {
+        Word::Started(run) | Word::Adopted(run) => Some(run),
+        Word::Exited { run, .. } => run.as_ref(),
+        Word::LaunchFailed { .. }
+        | Word::NeverOpened
+        | Word::HostLost
+        | Word::MachineLost
+        | Word::Foreign { .. }
+        | Word::Removed => None,
+    }
+}
+
+struct Seen<'a> {
+    state: &'a State,
+    session: &'a Session,
+    now: Time,
+}
+
+impl Seen<'_> {
+    fn host(&self, body: HostChange) -> Event {
+        Event::Host { sid: self.session.id.clone(), ep: self.session.episode, body }
+    }
+
+    fn change(&self, body: SessionChange) -> Event {
+        Event::Session { sid: self.session.id.clone(), ep: self.session.episode, body }
+    }
+
+    fn fence(&self, fence: Option<Fence>) -> Event {
+        Event::Fence { sid: self.session.id.clone(), ep: self.session.episode, body: FenceChange { fence } }
+    }
+
+    fn started(&self, run: &Run) -> Gained {
+        Gained {
+            episode: Some(self.session.episode),
+            address: Some(run.address.clone()),
+            incarnation: Some(run.incarnation),
+            pid: Some(run.command.pid),
+            host_pid: Some(run.host.pid),
+            status: Some(Status::Ready),
+            ..Gained::default()
+        }
+    }
+
+    fn begin(&self, run: Option<&Run>) -> Vec<Event> {
+        let Some(run) = run else { return Vec::new() };
+        let mut events = vec![self.host(HostChange::Started(run.clone()))];
+        events.extend(self.finish_all(&self.session.starts, &Settled::Done(self.started(run))));
+        events
+    }
+
+    /// Too late to prevent the start; the stop that came meanwhile is owed now, and the start's callers learn of it.
+    fn begin_ending(&self, run: Option<&Run>) -> Vec<Event> {
+        let Some(run) = run else { return Vec::new() };
+        let change = if self.session.run.is_some() { HostChange::Adopted } else { HostChange::Started };
+        let mut events = vec![self.host(change(run.clone()))];
+        let cancelled = failure("spawn_failed", "cancelled", "the session was stopped while it started");
+        events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, cancelled)));
+        events
+    }
+
+    fn adopt(&self, run: Option<&Run>) -> Vec<Event> {
+        let Some(run) = run else { return Vec::new() };
+        vec![self.host(HostChange::Adopted(run.clone()))]
+    }
+
+    /// Nothing ran: a spawned session is gone, a resumed one is what it was; keys and name are free (design 4).
+    fn abort(&self, word: &Word) -> Vec<Event> {
+        let failure = match word {
+            Word::LaunchFailed { phase, reason } => failure("spawn_failed", phase_word(*phase), reason),
+            Word::Started(_)
+            | Word::NeverOpened
+            | Word::Exited { .. }
+            | Word::HostLost
+            | Word::MachineLost
+            | Word::Adopted(_)
+            | Word::Foreign { .. }
+            | Word::Removed => failure("spawn_failed", "cancelled", "the session was stopped before it started"),
+        };
+        self.aborted(failure)
+    }
+
+    fn aborted(&self, failure: Failure) -> Vec<Event> {
+        let mut events = vec![self.change(SessionChange::Aborted)];
+        events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Aborted, failure)));
+        let nothing_runs = Settled::Done(Gained { episode: Some(self.session.episode), ..Gained::default() });
+        events.extend(self.finish_all(&self.session.stops, &nothing_runs));
+        match (&self.session.prior, self.session.deletes.is_empty()) {
+            (Some(_), false) => events.push(self.change(SessionChange::Deleting)),
+            (Some(_), true) => {}
+            (None, _) => events.extend(self.finish_all(&self.session.deletes, &nothing_runs)),
+        }
+        events
+    }
+
+    /// The gate never opened: "re-issue the start within its deadline, else aborted" (design 3.3).
+    fn again(&self) -> Vec<Event> {
+        if self.now.boot_us <= self.session.deadline_boot_us {
+            return vec![self.host(HostChange::Unopened)];
+        }
+        self.aborted(failure("spawn_failed", "expired", "its start was not issued before its deadline"))
+    }
+
+    fn end(&self, word: &Word) -> Vec<Event> {
+        let Word::Exited { run, exit, at_us, survivors } = word else { return Vec::new() };
+        if let Exit::Error(error) = exit
+            && self.session.run.is_none()
+            && run.is_none()
+        {
+            return self.aborted(failure("spawn_failed", phase_word(error.phase), &error.reason));
+        }
+        let mut events = match (run, self.session.run.is_none()) {
+            (Some(run), true) => self.begin(Some(run)),
+            (Some(_) | None, _) => Vec::new(),
+        };
+        let (status, reason) = self.status_after(exit);
+        let ended = SessionChange::Ended { exit: exit.clone(), status, reason, at_us: *at_us };
+        let starts_are_open = events.is_empty();
+        events.extend(self.ended(ended, survivors, starts_are_open));
+        events
+    }
+
+    fn lose(&self, word: &Word) -> Vec<Event> {
+        let machine = matches!(word, Word::MachineLost);
+        let reason = if machine { "lost with the machine" } else { "its host died" };
+        let exit = Exit::Error(ExitError { phase: Phase::Host, reason: reason.to_owned() });
+        let status = match (self.session.status == Status::Stopping, machine) {
+            (true, _) => Status::Stopped,
+            (false, true) => Status::Interrupted,
+            (false, false) => Status::Failed,
+        };
+        let reason = Some(reason.to_owned());
+        self.ended(SessionChange::Ended { exit, status, reason, at_us: self.now.wall_us }, &[], true)
+    }
+
+    /// The session ended: starts that were not proven before have failed, stops are done, deletes go on.
+    fn ended(&self, ended: SessionChange, survivors: &[Survivor], starts_are_open: bool) -> Vec<Event> {
+        let SessionChange::Ended { exit, status, .. } = &ended else { return Vec::new() };
+        let mut survivors = survivors.to_vec();
+        survivors.truncate(limits::SURVIVORS);
+        let gained = Gained { status: Some(*status), exit: Some(exit.clone()), survivors, ..gained(self.session) };
+        let mut events = vec![self.change(ended)];
+        if starts_are_open {
+            let lost = failure("spawn_failed", "host", "its host was lost before the start was proven");
+            events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, lost)));
+        }
+        events.extend(self.finish_all(&self.session.stops, &Settled::Done(gained)));
+        if !self.session.deletes.is_empty() {
+            events.push(self.change(SessionChange::Deleting));
+        }
+        events
+    }
+
+    fn status_after(&self, exit: &Exit) -> (Status, Option<String>) {
+        if self.session.status == Status::Stopping {
+            return (Status::Stopped, None);
+        }
+        match exit {
+            Exit::Code(0) => (Status::Exited, None),
+            Exit::Code(code) => (Status::Failed, Some(format!("exit code {code}"))),
+            Exit::Signal(name) => (Status::Failed, Some(format!("ended by {name}"))),
+            Exit::Error(error) => (Status::Failed, Some(clip(&error.reason))),
+        }
+    }
+
+    /// Foreign: fence, signal and adopt nothing. What waits cannot be known (law 7).
+    fn guard(&self, word: &Word) -> Vec<Event> {
+        let Word::Foreign { reason } = word else { return Vec::new() };
+        let reason = clip(reason);
+        let waiting: Vec<_> = self.session.waiting().collect();
+        let operation = waiting.first().copied().or(self.session.fence.as_ref().and_then(|fence| fence.operation));
+        let mut events = vec![self.fence(Some(Fence { operation, reason: reason.clone() }))];
+        let unknown = failure("uncertain", "foreign", &reason);
+        events.extend(self.finish_all(&waiting, &Settled::Not(Outcome::Uncertain, unknown)));
+        events
+    }
+
+    fn bury(&self) -> Vec<Event> {
+        let gained = Gained { status: Some(Status::Deleted), ..gained(self.session) };
+        let mut events = vec![self.change(SessionChange::Removed)];
+        events.extend(self.finish_all(&self.session.deletes, &Settled::Done(gained)));
+        events
+    }
+
+    fn finish_all(&self, operations: &[OperationId], settled: &Settled) -> Vec<Event> {
+        operations.iter().filter_map(|id| finish(self.state, *id, Some(&self.session.id), settled)).collect()
+    }
+}
+
+/// How an operation is settled.
+pub(super) enum Settled {
+    Done(Gained),
+    Not(Outcome, Failure),
+}
+
+/// The record that settles an operation; none if it is settled already, for that never changes.
+pub(super) fn finish(state: &State, id: OperationId, sid: Option<&SessionId>, settled: &Settled) -> Option<Event> {
+    let operation = state.operations.get(&id)?;
+    let (st, res, body) = match settled {
+        Settled::Done(gained) => (Outcome::Succeeded, gained.clone(), None),
+        Settled::Not(outcome, failure) => (*outcome, Gained::default(), Some(failure.clone())),
+    };
+    if !operation.state.may_become(st) {
+        return None;
+    }
+    let err = body.as_ref().map(|failure| failure.code.clone());
+    Some(Event::Finish { sid: sid.cloned(), op: id, kind: operation.kind, st, err, res, body })
+}
+
+pub(super) fn failure(code: &str, reason: &str, message: &str) -> Failure {
+    Failure { code: code.to_owned(), reason: reason.to_owned(), message: clip(message) }
+}
+
+fn phase_word(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Exec => "exec",
+        Phase::Cwd => "cwd",
+        Phase::Limit => "limit",
+        Phase::Host => "host",
+        Phase::Ready => "ready",
+    }
+}
+
+/// Cuts a text from outside to its limit, at a character boundary.
+fn clip(text: &str) -> String {
+    let end =
+        text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= limits::REASON_BYTES).last();
+    text[..end.unwrap_or(0)].to_owned()
+}

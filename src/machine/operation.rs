@@ -1,0 +1,188 @@
+//! An operation: one mutating request, one outcome (law 5). The table says which outcome may follow which.
+
+use super::id::{Digest, Key, OperationId, Scope, SessionId};
+use super::session::{Exit, Status, Survivor};
+use serde::{Deserialize, Serialize};
+
+/// What kind of request it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// A new session.
+    #[serde(rename = "session.spawn")]
+    Spawn,
+    /// A new episode of an ended session.
+    #[serde(rename = "session.resume")]
+    Resume,
+    /// The end of a session's process.
+    #[serde(rename = "session.stop")]
+    Stop,
+    /// The removal of a session.
+    #[serde(rename = "session.delete")]
+    Delete,
+    /// The removal of ended sessions.
+    #[serde(rename = "session.prune")]
+    Prune,
+    /// An operator's decision about an uncertain operation.
+    #[serde(rename = "operation.resolve")]
+    Resolve,
+}
+
+impl Kind {
+    /// The method's name on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Spawn => "session.spawn",
+            Self::Resume => "session.resume",
+            Self::Stop => "session.stop",
+            Self::Delete => "session.delete",
+            Self::Prune => "session.prune",
+            Self::Resolve => "operation.resolve",
+        }
+    }
+}
+
+/// Where an operation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// Recorded, and not settled.
+    Accepted,
+    /// Done.
+    Succeeded,
+    /// Not done, after something of it had happened.
+    Failed,
+    /// Proven that nothing happened; its key is free.
+    Aborted,
+    /// It cannot be known; evidence or an operator may settle it.
+    Uncertain,
+}
+
+impl Outcome {
+    /// Every state.
+    pub const ALL: [Self; 5] = [Self::Accepted, Self::Succeeded, Self::Failed, Self::Aborted, Self::Uncertain];
+
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Aborted => "aborted",
+            Self::Uncertain => "uncertain",
+        }
+    }
+
+    /// Whether `next` may follow: a settled outcome never changes (law 7).
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Accepted => next != Self::Accepted,
+            Self::Uncertain => matches!(next, Self::Succeeded | Self::Failed),
+            Self::Succeeded | Self::Failed | Self::Aborted => false,
+        }
+    }
+}
+
+/// The error of an operation that did not succeed, in the contract's codes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A code of the contract's closed set.
+    pub code: String,
+    /// The finer distinction: a start's phase, `cancelled`, `lost`.
+    pub reason: String,
+    /// One sentence for a person.
+    pub message: String,
+}
+
+/// What a finished operation keeps of its result. Never a credential, never the environment (issue 2, Shows).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gained {
+    /// The episode that a start made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub episode: Option<u32>,
+    /// Its endpoint's address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Its endpoint's incarnation; a replay compares it with the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<Digest>,
+    /// The command's pid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The host's pid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_pid: Option<u32>,
+    /// The session's status at the end of the operation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<Status>,
+    /// How the process ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// Processes that outlived a stop.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub survivors: Vec<Survivor>,
+    /// How many sessions a prune forgot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pruned: Option<u64>,
+    /// How many more it would have forgotten, beyond one call's limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left: Option<u64>,
+}
+
+/// Who asked, as the kernel and the credential say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Actor {
+    /// The peer's uid.
+    pub uid: u32,
+    /// The peer's pid when it asked.
+    pub pid: u32,
+    /// The session whose credential it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sid: Option<SessionId>,
+}
+
+/// An operation, as the fold of the ledger knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Its id: the position of the record that accepted it.
+    pub id: OperationId,
+    /// What it asks.
+    pub kind: Kind,
+    /// Whose key it is.
+    pub scope: Scope,
+    /// The caller's key.
+    pub key: Key,
+    /// Digest of the request under the root's own secret.
+    pub request: Digest,
+    /// The session it is about, if it is about one.
+    pub session: Option<SessionId>,
+    /// Its state.
+    pub state: Outcome,
+    /// Position of its latest record.
+    pub seq: u64,
+    /// Digest of that record; filled in when it is known.
+    pub digest: Digest,
+    /// When it was accepted.
+    pub accepted_us: u64,
+    /// What it gained.
+    pub gained: Gained,
+    /// Why it did not succeed.
+    pub failure: Option<Failure>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_settled_outcome_never_changes() {
+        let table = Outcome::ALL.map(|from| {
+            let next: Vec<_> = Outcome::ALL.into_iter().filter(|to| from.may_become(*to)).map(Outcome::word).collect();
+            format!("{} -> {}", from.word(), next.join(" "))
+        });
+        assert_eq!(
+            table.join("\n"),
+            "accepted -> succeeded failed aborted uncertain\nsucceeded -> \nfailed -> \naborted -> \n\
+             uncertain -> succeeded failed"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a request is refused. A refusal binds nothing: it leaves no operation, and the same key may be used again.
+
+use super::id::{Digest, Name, OperationId, SessionId};
+use super::operation::Outcome;
+use super::session::Fence;
+
+/// A typed refusal; the shell maps each to a code of the contract and a text for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The key belongs to another request.
+    KeyConflict {
+        /// The operation that has the key.
+        operation: OperationId,
+        /// Its request digest.
+        stored: Digest,
+        /// The digest that came now.
+        given: Digest,
+    },
+    /// No such session, or none that the caller may know of; the two read alike.
+    NoSession {
+        /// The name that was given.
+        given: String,
+    },
+    /// No such operation.
+    NoOperation {
+        /// What was given.
+        given: String,
+    },
+    /// A prefix fits more than one session.
+    Ambiguous {
+        /// The prefix.
+        given: String,
+        /// How many it fits.
+        fits: usize,
+    },
+    /// The name is taken.
+    NameTaken {
+        /// The name.
+        name: Name,
+        /// By whom.
+        by: SessionId,
+    },
+    /// The session lives; a delete needs `stop`.
+    Live {
+        /// Which.
+        session: SessionId,
+    },
+    /// The session is being stopped.
+    Stopping {
+        /// Which.
+        session: SessionId,
+    },
+    /// The session is being removed.
+    Gone {
+        /// Which.
+        session: SessionId,
+    },
+    /// The session is fenced.
+    Fenced {
+        /// Which.
+        session: SessionId,
+        /// By what.
+        fence: Fence,
+    },
+    /// A limit is reached.
+    Capacity {
+        /// Of what.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// Only an uncertain operation can be resolved.
+    NotUncertain {
+        /// Which.
+        operation: OperationId,
+        /// What it is.
+        state: Outcome,
+    },
+    /// Only the owner may ask this.
+    OwnerOnly,
+}

@@ -1,0 +1,269 @@
+//! What a session is, and what each request finds in each of its states: one literal table.
+//!
+//! ```text
+//!                 spawn                    stop
+//!  (no session) --------> starting --------------------+
+//!                   ^        | started                 v
+//!            resume |        v            stop      stopping
+//!                   |      ready ----------------------> |
+//!                   |        | exit, host lost           | exit proven
+//!                   |        v                           v
+//!        exited | failed | interrupted               stopped
+//!                            | delete                    |
+//!                            +--------> deleted <--------+ ----> (tombstone)
+//! ```
+//! `starting`, `ready` and `stopping` may have a process ("live"); the others have none, proven.
+
+use super::id::{Digest, Name, OperationId, Process, SessionId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A session's status, in the words of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// Its start is accepted and not proven.
+    Starting,
+    /// Its command runs.
+    Ready,
+    /// Its end is asked for and not proven.
+    Stopping,
+    /// Ended on request.
+    Stopped,
+    /// Ended by itself with code 0.
+    Exited,
+    /// Ended otherwise, or its host was lost.
+    Failed,
+    /// Lost with the machine or container; nothing starts by itself.
+    Interrupted,
+    /// Being removed; it never comes back.
+    Deleted,
+}
+
+impl Status {
+    /// Every status, in the order of the tables below.
+    pub const ALL: [Self; 8] = [
+        Self::Starting,
+        Self::Ready,
+        Self::Stopping,
+        Self::Stopped,
+        Self::Exited,
+        Self::Failed,
+        Self::Interrupted,
+        Self::Deleted,
+    ];
+
+    /// Whether a process may exist.
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Starting | Self::Ready | Self::Stopping)
+    }
+
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Stopping => "stopping",
+            Self::Stopped => "stopped",
+            Self::Exited => "exited",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Deleted => "deleted",
+        }
+    }
+}
+
+/// What a caller may ask of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Run it again.
+    Resume,
+    /// End its process.
+    Stop,
+    /// Remove it; refused while it lives.
+    Delete,
+    /// End its process, then remove it.
+    DeleteStop,
+}
+
+/// What a request does in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Move {
+    /// Nothing is left to do: it succeeds in the same turn.
+    Done,
+    /// What it asks for is under way already: it waits for that.
+    Join,
+    /// A new episode.
+    Launch,
+    /// Begin to end the process.
+    End,
+    /// Begin to remove the files.
+    Remove,
+    /// Refused: the session lives.
+    Live,
+    /// Refused: the session is being stopped.
+    Busy,
+    /// Refused: the session is being removed.
+    Gone,
+}
+
+/// Rows: status. Columns: resume, stop, delete, delete with stop.
+/// "Resume of a live session returns it", "stop in every state", "delete wins" (design 4).
+pub const REQUESTS: [(Status, [Move; 4]); 8] = {
+    use Move::{Busy, Done, End, Gone, Join, Launch, Live, Remove};
+    [
+        (Status::Starting, [Join, End, Live, End]),
+        (Status::Ready, [Done, End, Live, End]),
+        (Status::Stopping, [Busy, Join, Live, Join]),
+        (Status::Stopped, [Launch, Done, Remove, Remove]),
+        (Status::Exited, [Launch, Done, Remove, Remove]),
+        (Status::Failed, [Launch, Done, Remove, Remove]),
+        (Status::Interrupted, [Launch, Done, Remove, Remove]),
+        (Status::Deleted, [Gone, Done, Join, Join]),
+    ]
+};
+
+/// Looks the table up.
+pub fn on_request(status: Status, ask: Ask) -> Move {
+    let column = match ask {
+        Ask::Resume => 0,
+        Ask::Stop => 1,
+        Ask::Delete => 2,
+        Ask::DeleteStop => 3,
+    };
+    let row = REQUESTS.iter().find(|(of, _)| *of == status).expect("the table has a row for each status");
+    row.1[column]
+}
+
+/// How an episode ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// The command's own code.
+    Code(u32),
+    /// The signal's name, `SIGKILL`.
+    Signal(String),
+    /// It never ran, or nobody saw it end.
+    Error(ExitError),
+}
+
+/// Why there is neither code nor signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitError {
+    /// Which step failed.
+    pub phase: Phase,
+    /// Why, for a person.
+    pub reason: String,
+}
+
+/// The step of a start that failed, or `host` for a host that died under its command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The command could not be executed.
+    Exec,
+    /// Its working directory could not be entered.
+    Cwd,
+    /// A limit could not be set, or was reached.
+    Limit,
+    /// The host could not start, or died.
+    Host,
+    /// It did not become ready in time.
+    Ready,
+}
+
+/// The facts of one episode that its host has proven.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The host process.
+    pub host: Process,
+    /// The command's process.
+    pub command: Process,
+    /// The host's endpoint, `unix:/path`.
+    pub address: String,
+    /// The endpoint incarnation.
+    pub incarnation: Digest,
+}
+
+/// A refusal that protects one session (law 8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// The operation whose outcome is uncertain, if one is.
+    pub operation: Option<OperationId>,
+    /// Why, for a person.
+    pub reason: String,
+}
+
+/// A process that outlived its session's stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survivor {
+    /// Its pid when it was seen.
+    pub pid: u32,
+    /// Its program's name; never its arguments, which may hold a secret.
+    pub command: String,
+}
+
+/// A session, as the fold of the ledger knows it. The command itself stands in `spec.json`, by salted digest:
+/// it may hold secrets and may be longer than a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// Its identity.
+    pub id: SessionId,
+    /// Its name, if it has one.
+    pub name: Option<Name>,
+    /// The session that spawned it, set by the broker from the caller's credential.
+    pub parent: Option<SessionId>,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
+    /// Salted digest of `spec.json`.
+    pub spec: Digest,
+    /// Ledger position of its creation; lists are in this order.
+    pub created_seq: u64,
+    /// When it was created.
+    pub created_us: u64,
+    /// Its status.
+    pub status: Status,
+    /// A word or two beside the status.
+    pub reason: Option<String>,
+    /// The current or last episode.
+    pub episode: u32,
+    /// The number the next episode gets; numbers of aborted starts are not used again.
+    pub next_episode: u32,
+    /// The current or last episode's facts, once its host has proven them.
+    pub run: Option<Run>,
+    /// When the current or last episode started.
+    pub started_us: Option<u64>,
+    /// When it ended.
+    pub ended_us: Option<u64>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// The last sign of life that a beat or a record brought.
+    pub last_seen_us: u64,
+    /// The generation that last had word of its process. Older than the broker's own: liveness is unknown and
+    /// nothing is released to it.
+    pub proven: u64,
+    /// Boot-clock instant until which a start may be issued, or a stop waits before it kills.
+    pub deadline_boot_us: u64,
+    /// The stop's grace in milliseconds, as the first stop asked.
+    pub grace_ms: u64,
+    /// When a stop's callers are answered even if no end is proven, on the boot clock.
+    pub due_boot_us: Option<u64>,
+    /// Protects it while its truth is uncertain.
+    pub fence: Option<Fence>,
+    /// What it was before a resume that is not proven yet; an aborted resume puts it back.
+    pub prior: Option<Arc<Session>>,
+    /// Operations that wait for its start.
+    pub starts: Vec<OperationId>,
+    /// Operations that wait for its end.
+    pub stops: Vec<OperationId>,
+    /// Operations that wait for its removal.
+    pub deletes: Vec<OperationId>,
+}
+
+impl Session {
+    /// All operations that wait for something of this session.
+    pub fn waiting(&self) -> impl Iterator<Item = OperationId> {
+        self.starts.iter().chain(&self.stops).chain(&self.deletes).copied()
+    }
+}

@@ -1,0 +1,87 @@
+//! The state: the fold of the ledger (law 1). All of it lies in journaled tables, so that a turn can be published to
+//! the view or undone at the cost of what it touched.
+
+use super::id::{Key, Name, OperationId, Scope, SessionId};
+use super::operation::{Operation, Outcome};
+use super::session::Session;
+use super::table::Table;
+use std::sync::Arc;
+
+/// Everything the broker knows, as of one ledger position.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// The current broker generation; 0 before the first.
+    pub generation: u64,
+    /// How many sessions may have a process.
+    pub live: usize,
+    /// Sessions that are not tombstones.
+    pub sessions: Table<SessionId, Arc<Session>>,
+    /// Names in use.
+    pub names: Table<Name, SessionId>,
+    /// Sessions by the position of their creation: the order of lists.
+    pub ages: Table<u64, SessionId>,
+    /// Sessions that left the list and whose files are owed a removal.
+    pub removals: Table<SessionId, u32>,
+    /// Stops whose end must be proven by then; boot clock, microseconds.
+    pub deadlines: Table<(u64, SessionId), u32>,
+    /// Operations that are known.
+    pub operations: Table<OperationId, Arc<Operation>>,
+    /// Keys that bind.
+    pub keys: Table<(Scope, Key), OperationId>,
+}
+
+impl State {
+    /// Copies what this turn touched to the view.
+    pub fn publish(&mut self, view: &mut Self) {
+        view.generation = self.generation;
+        view.live = self.live;
+        self.sessions.publish(&mut view.sessions);
+        self.names.publish(&mut view.names);
+        self.ages.publish(&mut view.ages);
+        self.removals.publish(&mut view.removals);
+        self.deadlines.publish(&mut view.deadlines);
+        self.operations.publish(&mut view.operations);
+        self.keys.publish(&mut view.keys);
+    }
+
+    /// Puts back what this turn touched, from the view: the write failed and nothing of it happened.
+    pub fn revert(&mut self, view: &Self) {
+        self.generation = view.generation;
+        self.live = view.live;
+        self.sessions.revert(&view.sessions);
+        self.names.revert(&view.names);
+        self.ages.revert(&view.ages);
+        self.removals.revert(&view.removals);
+        self.deadlines.revert(&view.deadlines);
+        self.operations.revert(&view.operations);
+        self.keys.revert(&view.keys);
+    }
+
+    /// Fills in the digest of an operation's latest record, once the ledger has formed it.
+    pub fn stamp(&mut self, event: &super::event::Event, digest: super::id::Digest) {
+        use super::event::Event;
+        let id = match event {
+            Event::Accept { op, .. } | Event::Finish { op, .. } => *op,
+            Event::Operator { body, .. } => body.operation,
+            Event::Generation { .. }
+            | Event::Host { .. }
+            | Event::Session { .. }
+            | Event::Fence { .. }
+            | Event::Beat { .. }
+            | Event::Conflict { .. } => return,
+        };
+        if let Some(operation) = self.operations.get_mut(&id) {
+            Arc::make_mut(operation).digest = digest;
+        }
+    }
+
+    /// The operation that this key binds in this scope.
+    pub fn operation_by_key(&self, scope: &Scope, key: &Key) -> Option<&Arc<Operation>> {
+        self.operations.get(self.keys.get(&(scope.clone(), key.clone()))?)
+    }
+
+    /// Whether this operation is settled or uncertain, so that its callers can be answered.
+    pub fn is_answerable(&self, id: OperationId) -> bool {
+        self.operations.get(&id).is_some_and(|operation| operation.state != Outcome::Accepted)
+    }
+}

@@ -1,0 +1,209 @@
+//! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
+
+mod scripts;
+mod walk;
+
+use super::*;
+use std::collections::BTreeMap;
+
+/// A machine with the ledger it would have written.
+pub(super) struct World {
+    pub(super) state: State,
+    view: State,
+    ledger: Vec<(Event, At)>,
+    pub(super) now: Time,
+    keys: u64,
+}
+
+pub(super) const A: &str = "aaaaaaaaaaaa";
+pub(super) const B: &str = "bbbbbbbbbbbb";
+
+pub(super) fn sid(text: &str) -> SessionId {
+    SessionId::parse(text).unwrap()
+}
+
+pub(super) fn run(nonce: u8) -> Run {
+    let process = |pid| Process { boot: "boot".to_owned(), ns: 1, pid, start: 7 };
+    let address = format!("unix:/r/h-{nonce}");
+    Run { host: process(100), command: process(101), address, incarnation: Digest([nonce; 32]) }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let mut world = Self {
+            state: State::default(),
+            view: State::default(),
+            ledger: Vec::new(),
+            now: Time { wall_us: 1_000_000_000, boot_us: 1_000_000 },
+            keys: 0,
+        };
+        world.generation();
+        world
+    }
+
+    pub(super) fn generation(&mut self) -> String {
+        let number = self.state.generation + 1;
+        self.step(Input::Generation(Generation {
+            number,
+            process: run(0).host,
+            incarnation: Digest([9; 32]),
+            version: "0.1.0".to_owned(),
+            lock_inode: 1,
+            reclaimed: None,
+        }))
+    }
+
+    /// One input as one turn; checks laws 1, 2 and 7 and the stored form, and tells what happened.
+    pub(super) fn step(&mut self, input: Input) -> String {
+        let seq = self.next_seq();
+        let decision = decide(&self.state, self.now, seq, &input);
+        assert_eq!(decision, decide(&self.state, self.now, seq, &input), "law 2: the same inputs, the same events");
+        let before = self.state.clone();
+        self.apply_all(&decision.events);
+        self.state.revert(&self.view);
+        assert_eq!(self.state, before, "a failed write undoes the turn");
+        self.apply_all(&decision.events);
+        self.state.publish(&mut self.view);
+        assert_eq!(self.state, self.view, "the view is the state after the turn");
+        for event in &decision.events {
+            let at = At { seq: self.next_seq(), time: self.now };
+            self.ledger.push((event.clone(), at));
+            let stored = serde_json::to_string(event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&stored).unwrap(), *event, "{stored}");
+        }
+        let mut fold = State::default();
+        for (event, at) in &self.ledger {
+            apply(&mut fold, event, *at).unwrap();
+        }
+        assert_eq!(fold, self.state, "law 1: the view equals the fold of the ledger");
+        assert_eq!(violations(&self.state), Vec::<String>::new());
+        tell(&decision)
+    }
+
+    fn next_seq(&self) -> u64 {
+        u64::try_from(self.ledger.len()).unwrap() + 1
+    }
+
+    fn apply_all(&mut self, events: &[Event]) {
+        for (seq, event) in (self.next_seq()..).zip(events) {
+            apply(&mut self.state, event, At { seq, time: self.now }).unwrap();
+        }
+    }
+
+    pub(super) fn ask(&mut self, key: &str, digest: u8, action: Action) -> String {
+        self.ask_as(Scope::Owner, key, digest, action)
+    }
+
+    pub(super) fn ask_as(&mut self, scope: Scope, key: &str, digest: u8, action: Action) -> String {
+        let session = match &scope {
+            Scope::Owner => None,
+            Scope::Session(id) => Some(id.clone()),
+        };
+        let actor = Actor { uid: 0, pid: 1, sid: session };
+        let request = Request { scope, actor, key: Key::parse(key).unwrap(), digest: Digest([digest; 32]), action };
+        self.step(Input::Request(request))
+    }
+
+    /// A request under a key of its own.
+    pub(super) fn fresh(&mut self, action: Action) -> String {
+        self.keys += 1;
+        let key = format!("fresh-{}", self.keys);
+        self.ask(&key, 1, action)
+    }
+
+    pub(super) fn saw(&mut self, session: &str, episode: u32, word: Word) -> String {
+        self.step(Input::Observation(Observation { session: sid(session), episode, word }))
+    }
+
+    pub(super) fn owes(&self) -> String {
+        let each = outstanding(&self.state).into_iter().map(|effect| match effect {
+            Effect::Judge { session, episode } => format!("judge {session}/{episode}"),
+            Effect::Launch { session, episode, .. } => format!("launch {session}/{episode}"),
+            Effect::Stop { session, episode, .. } => format!("stop {session}/{episode}"),
+            Effect::Remove { session } => format!("remove {session}"),
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    pub(super) fn status(&self, session: &str) -> String {
+        self.state.sessions.get(&sid(session)).map_or("absent".to_owned(), |session| session.status.word().to_owned())
+    }
+}
+
+pub(super) fn spawn(id: &str, name: Option<&str>) -> Action {
+    Action::Spawn {
+        prepared: Some(PreparedSession { id: sid(id), spec: Digest([5; 32]) }),
+        name: name.map(|name| Name::parse(name).unwrap()),
+        labels: BTreeMap::new(),
+    }
+}
+
+pub(super) fn resume(id: &str, episode: u32) -> Action {
+    Action::Resume { target: Ok(sid(id)), prepared: Some(episode) }
+}
+
+pub(super) fn stop(id: &str) -> Action {
+    Action::Stop { target: Ok(sid(id)), grace_ms: 10_000 }
+}
+
+pub(super) fn delete(id: &str, stop: bool) -> Action {
+    Action::Delete { target: Ok(sid(id)), stop, grace_ms: 10_000 }
+}
+
+pub(super) fn exited(code: u32) -> Word {
+    Word::Exited { run: Some(run(1)), exit: Exit::Code(code), at_us: 1_000_000_500, survivors: Vec::new() }
+}
+
+fn tell(decision: &Decision) -> String {
+    let mut words: Vec<String> = decision.events.iter().map(line).collect();
+    words.push(match &decision.answer {
+        Answer::Nothing => return words.join(", "),
+        Answer::Operation { id, replayed: false } => format!("=> {id}"),
+        Answer::Operation { id, replayed: true } => format!("=> {id} replayed"),
+        Answer::Refused(refusal) => {
+            let text = format!("{refusal:?}");
+            format!("=> refused {}", text.split([' ', '{']).next().unwrap_or(""))
+        }
+        Answer::Prepare { session, episode } => {
+            format!("=> prepare {}/{episode}", session.as_ref().map_or("new", |id| id.as_str()))
+        }
+    });
+    words.join(", ")
+}
+
+fn line(event: &Event) -> String {
+    match event {
+        Event::Generation { body } => format!("generation {}", body.number),
+        Event::Accept { op, kind, body, .. } => {
+            let plan = format!("{body:?}");
+            let plan = plan.split([' ', '{']).next().unwrap_or("").to_lowercase();
+            format!("accept {op} {} {plan}", kind.word().trim_start_matches("session."))
+        }
+        Event::Finish { op, st, body, .. } => match body {
+            Some(failure) => format!("finish {op} {} ({} {})", st.word(), failure.code, failure.reason),
+            None => format!("finish {op} {}", st.word()),
+        },
+        Event::Host { ep, body, .. } => {
+            let word = match body {
+                HostChange::Started(_) => "started",
+                HostChange::Adopted(_) => "adopted",
+                HostChange::Unopened => "unopened",
+            };
+            format!("host/{ep} {word}")
+        }
+        Event::Session { body, .. } => match body {
+            SessionChange::Ended { status, reason, .. } => match reason {
+                Some(reason) => format!("ended {} ({reason})", status.word()),
+                None => format!("ended {}", status.word()),
+            },
+            SessionChange::Aborted => "aborted".to_owned(),
+            SessionChange::Deleting => "deleting".to_owned(),
+            SessionChange::Forgotten => "forgotten".to_owned(),
+            SessionChange::Removed => "removed".to_owned(),
+        },
+        Event::Fence { body, .. } => if body.fence.is_some() { "fence up" } else { "fence down" }.to_owned(),
+        Event::Beat { body } => format!("beat of {}", body.seen.len()),
+        Event::Conflict { .. } => "conflict".to_owned(),
+        Event::Operator { body, .. } => format!("operator {} {}", body.operation, body.outcome.word()),
+    }
+}
