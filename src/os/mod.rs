@@ -11,6 +11,8 @@ pub mod clock;
 pub mod entropy;
 /// Which process is meant.
 pub mod identity;
+/// Soft resource limits and the file mode mask.
+pub mod limits;
 /// Who is at the other end of a local socket.
 pub mod peer;
 /// The kernel's process table, read only.

@@ -1,0 +1,82 @@
+//! What a command takes from the process that asked for it, besides its environment: the file mode mask and the soft
+//! resource limits, the latter by the names that they have on the wire and in `spec.json`.
+
+use std::io;
+
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use nix::sys::stat::{Mode, umask as set_umask};
+
+/// The limits that travel. A name stays what it is: specs on disk hold it.
+pub const LIMITS: [(&str, Resource); 9] = [
+    ("as", Resource::RLIMIT_AS),
+    ("core", Resource::RLIMIT_CORE),
+    ("cpu", Resource::RLIMIT_CPU),
+    ("data", Resource::RLIMIT_DATA),
+    ("fsize", Resource::RLIMIT_FSIZE),
+    ("memlock", Resource::RLIMIT_MEMLOCK),
+    ("nofile", Resource::RLIMIT_NOFILE),
+    ("nproc", Resource::RLIMIT_NPROC),
+    ("stack", Resource::RLIMIT_STACK),
+];
+
+/// The limit of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<Resource> {
+    LIMITS.iter().find(|(known, _)| *known == name).map(|(_, resource)| *resource)
+}
+
+/// This process's soft limits, by name; `None` where there is no limit. What the system does not tell is left out.
+#[must_use]
+pub fn soft() -> Vec<(&'static str, Option<u64>)> {
+    let known = LIMITS.iter().filter_map(|(name, resource)| Some((*name, getrlimit(*resource).ok()?.0)));
+    known.map(|(name, value)| (name, (value != RLIM_INFINITY).then_some(value))).collect()
+}
+
+/// Sets a soft limit of this process, as far up as the hard limit lets it; `None` asks for no limit. The hard limit stays.
+///
+/// # Errors
+/// `InvalidInput` for a name that is none, otherwise what the system says.
+pub fn set_soft(name: &str, value: Option<u64>) -> io::Result<()> {
+    let Some(resource) = find(name) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("there is no limit `{name}`")));
+    };
+    let (_, hard) = getrlimit(resource)?;
+    Ok(setrlimit(resource, value.unwrap_or(RLIM_INFINITY).min(hard), hard)?)
+}
+
+/// This process's file mode mask. The system can only be asked by setting it: call this while there is one thread.
+#[must_use]
+pub fn umask() -> u32 {
+    let mask = set_umask(Mode::from_bits_truncate(0o077));
+    set_umask(mask);
+    mask.bits()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_sorted() {
+        assert!(LIMITS.is_sorted_by(|a, b| a.0 < b.0));
+        assert_eq!(find("nofile"), Some(Resource::RLIMIT_NOFILE));
+        assert_eq!(find("files"), None);
+    }
+
+    #[test]
+    fn a_soft_limit_moves_and_stops_at_the_hard_one() {
+        let (before, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
+        set_soft("core", Some(0)).unwrap();
+        assert!(soft().contains(&("core", Some(0))));
+        set_soft("core", None).unwrap();
+        assert_eq!(getrlimit(Resource::RLIMIT_CORE).unwrap(), (hard, hard));
+        set_soft("core", (before != RLIM_INFINITY).then_some(before)).unwrap();
+        assert_eq!(set_soft("files", Some(1)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn asking_for_the_mask_leaves_it() {
+        assert_eq!(umask(), umask());
+        assert!(umask() <= 0o777);
+    }
+}
