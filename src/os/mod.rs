@@ -19,3 +19,5 @@ pub mod peer;
 pub mod process;
 /// Signals that reach who is meant or nobody.
 pub mod signal;
+/// Starts a program detached.
+pub mod spawn;

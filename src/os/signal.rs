@@ -147,6 +147,14 @@ fn signal_number(signal: Signal) -> i32 {
     signal as i32
 }
 
+/// A kernel handle of a child that this process has not reaped: as long as it is not, its pid is its own.
+///
+/// # Errors
+/// If the kernel refuses.
+pub fn pidfd_of_child(pid: u32) -> io::Result<OwnedFd> {
+    pidfd_open(pid)
+}
+
 fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))?;
     // SAFETY: plain integers go in; the kernel gives a new descriptor (close-on-exec by itself) or an error.

@@ -1,0 +1,132 @@
+//! What can be seen of an episode without speaking to its host: its kernel lock, its records, and whether the host that
+//! they name still runs. It looks only: a missing `life.lock` is never made, and the lock is tested shared.
+
+use std::fs::{OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::libc;
+
+use crate::host::files::{self, Document, FileError, HOST_JSON, LIFE_LOCK};
+use crate::host::wire::{ExitRecord, FileIdentity, HostRecord};
+use crate::os::identity::Liveness;
+use crate::os::signal::{Handle, Opened};
+
+/// A host that is being torn down by the kernel lets go of its lock an instant before it counts as dead.
+const TEARDOWN_MS: u64 = 1_000;
+
+/// All that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// Whether a host holds the episode's lock.
+    pub lock: LockState,
+    /// Which file that lock is, where it is there.
+    pub lock_identity: Option<FileIdentity>,
+    /// Which folder the episode's is, where it is there.
+    pub folder_identity: Option<FileIdentity>,
+    /// The host's record.
+    pub host: HostFile,
+    /// The exit record, once complete.
+    pub exit: Option<ExitRecord>,
+}
+
+/// State of `life.lock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockState {
+    /// There, and nobody holds it.
+    Free,
+    /// There, and held.
+    Held,
+    /// Not there.
+    Absent,
+}
+
+/// State of `host.json`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostFile {
+    /// Not there.
+    Absent,
+    /// Not readable as what was written; says why.
+    Damaged(String),
+    /// There.
+    Present {
+        /// What it says.
+        record: Box<HostRecord>,
+        /// Whether the host that it names runs; `Foreign`: another boot or PID namespace.
+        liveness: Liveness,
+    },
+}
+
+/// Gathers the evidence. Waits only for a host in the last instant of its life, and then at most a second.
+///
+/// # Errors
+/// If the system does not let us look; nothing may be concluded then.
+pub fn gather(root: &Path, session: &str, episode: u32) -> Result<Evidence, FileError> {
+    let folder = files::episode_folder(root, session, episode);
+    let (mut lock, lock_identity) = test_lock(&folder.join(LIFE_LOCK))?;
+    let mut host = read_host(&folder.join(HOST_JSON));
+    if lock == LockState::Free
+        && let HostFile::Present { record, liveness: liveness @ Liveness::Alive } = &mut host
+        && lock_identity == Some(record.lock)
+    {
+        *liveness = wait_teardown(record);
+    }
+    // A host may have come up between the two looks. Its record is only written under the lock, so look again.
+    if lock == LockState::Free && host == HostFile::Absent {
+        (lock, _) = test_lock(&folder.join(LIFE_LOCK))?;
+        host = read_host(&folder.join(HOST_JSON));
+    }
+    // Read last: a host completes it before it lets go of the lock.
+    let exit = files::read_exit(&folder)?;
+    let folder_identity = match files::identity_at(&folder) {
+        Ok(identity) => Some(identity),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(FileError::at("look at", &folder)(error)),
+    };
+    Ok(Evidence { lock, lock_identity, folder_identity, host, exit })
+}
+
+/// Tests the lock, shared, without making the file.
+fn test_lock(path: &Path) -> Result<(LockState, Option<FileIdentity>), FileError> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((LockState::Absent, None)),
+        Err(error) => return Err(FileError::at("open", path)(error)),
+    };
+    let metadata = file.metadata().map_err(FileError::at("look at", path))?;
+    if !metadata.is_file() {
+        return Err(FileError::at("test", path)(io::Error::other("not a regular file")));
+    }
+    let identity = Some(files::identity_of(&metadata));
+    // Closing lets go of it; an explicit unlock never happens here.
+    match file.try_lock_shared() {
+        Ok(()) => Ok((LockState::Free, identity)),
+        Err(TryLockError::WouldBlock) => Ok((LockState::Held, identity)),
+        Err(TryLockError::Error(error)) => Err(FileError::at("test", path)(error)),
+    }
+}
+
+fn read_host(path: &Path) -> HostFile {
+    match files::read_json::<Box<HostRecord>>(path) {
+        Document::Absent => HostFile::Absent,
+        Document::Damaged(reason) => HostFile::Damaged(reason),
+        Document::Present(record) => {
+            let liveness = record.host.liveness();
+            HostFile::Present { record, liveness }
+        }
+    }
+}
+
+fn wait_teardown(record: &HostRecord) -> Liveness {
+    match Handle::open(&record.host) {
+        Ok(Opened::Process(handle)) => match handle.wait_end(TEARDOWN_MS) {
+            Ok(true) => Liveness::Dead,
+            Ok(false) | Err(_) => record.host.liveness(),
+        },
+        Ok(Opened::Gone) => Liveness::Dead,
+        Ok(Opened::Foreign) => Liveness::Foreign,
+        Err(_) => Liveness::Unknown,
+    }
+}

@@ -1,0 +1,24 @@
+//! The host: the small process that owns one episode. It is parent of the command, owner of its pipes and keeper of its
+//! exit status, so that a live session outlives every broker (law 11).
+//!
+//! ```text
+//! client  what a broker does with hosts: prepare folders, start, judge evidence, dial, end what is left
+//! read    output for readers, live through the endpoint and afterwards from the files
+//! spec    what to run            wire    what host and broker say to each other, host.json, exit.json
+//! server  the process itself     spool   its output on disk      marker  finding an episode's processes
+//! ```
+
+/// What a broker does with hosts.
+pub mod client;
+/// Names and durable writes of an episode's files.
+pub mod files;
+/// The endpoint incarnation.
+pub mod incarnation;
+/// Finds an episode's processes.
+pub mod marker;
+/// The process itself.
+pub mod server;
+/// What a session runs.
+pub mod spec;
+/// Documents and messages of host and broker.
+pub mod wire;

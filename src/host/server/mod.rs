@@ -1,0 +1,4 @@
+//! The host process.
+
+/// How the host is called.
+pub mod arguments;
