@@ -1,5 +1,5 @@
 //! The broker's protocol: documents, errors, frames, connections. It knows how requests travel, not what they do:
-//! what they do is behind [`service::Service`].
+//! what they do is behind [`crate::rpc::service::Service`].
 
 /// The closed set of error codes and how an error looks on the wire.
 pub mod error;

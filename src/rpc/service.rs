@@ -1,4 +1,4 @@
-//! The seam between the protocol and the broker: connections call a [`Service`], the broker implements it.
+//! The seam between the protocol and the broker: connections call a [`Service`](crate::rpc::service::Service), the broker implements it.
 //!
 //! Promise to the implementer: `call` is only reached after a hello that `authenticate` accepted, with parameters that
 //! are an object. Promise to the caller: a reply leaves the connection only when `call` has returned, so an

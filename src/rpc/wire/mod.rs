@@ -1,7 +1,7 @@
 //! Every JSON document of the protocol, as Rust types with their JSON Schema.
 //!
 //! Promises: unknown members of parameters are refused, unknown members of results are ignored, the type of a member
-//! never depends on its value (an [`Arg`] is the one union, as the contract has it), times are RFC 3339 UTC with
+//! never depends on its value (an [`Arg`](crate::os::arg::Arg) is the one union, as the contract has it), times are RFC 3339 UTC with
 //! microseconds, durations whole milliseconds named `..._ms`.
 
 use serde::Serialize;
