@@ -47,7 +47,13 @@ const STAGES: &[Stage] = &[
         },
     },
     Stage { name: "release", budget_seconds: 360, work: Work::Release },
-    cargo_stage("tests", 1000, &["test", "--locked", "--workspace", "--features", "testing"]),
+    // Documentation tests are compiled one by one and would otherwise have the last word.
+    cargo_stage("documentation tests", 90, &["test", "--locked", "--workspace", "--features", "testing", "--doc"]),
+    cargo_stage(
+        "tests",
+        900,
+        &["test", "--locked", "--workspace", "--features", "testing", "--lib", "--bins", "--tests", "--examples"],
+    ),
 ];
 
 /// Runs every stage; stops at the first that fails.
