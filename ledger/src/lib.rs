@@ -1,1 +1,33 @@
 //! An append-only, digest-chained record ledger. It knows records and chains, not what they mean.
+//!
+//! The format is text: README.md beside this crate says it exactly enough for a stranger with stock tools. Inside:
+//! [`Entry`] becomes a line, [`Ledger`] appends turns of lines, recovery judges what a crash or a fault left by one
+//! literal table, and [`Storage`] is the only way to the world. There is no clock and no randomness in here.
+#![cfg_attr(not(test), warn(missing_docs))]
+
+mod canonical;
+mod chain;
+mod digest;
+mod entry;
+mod ledger;
+pub mod limits;
+mod reader;
+mod record;
+mod recovery;
+mod segment;
+/// The port to files and folders, on disk and simulated.
+pub mod storage;
+mod verify;
+
+pub use canonical::ValueFault;
+pub use digest::{Digest, NotAPosition, Position};
+pub use entry::{Entry, EntryFault, Stamp};
+pub use ledger::{AppendError, Ledger, OpenError, Options, Recovery, SyncError};
+pub use reader::{ReadError, Records};
+pub use record::{Header, Record};
+pub use recovery::table::Class;
+pub use recovery::{Problem, TailReport};
+pub use storage::Storage;
+#[cfg(unix)]
+pub use verify::verify_folder;
+pub use verify::{HeadReport, VerifyOptions, VerifyReport, head, verify};

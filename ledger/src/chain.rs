@@ -1,0 +1,106 @@
+//! The two chains: one over all records, one over each session's own. Heads of both, and how entries are linked to them.
+
+use std::collections::BTreeMap;
+
+use crate::digest::{Digest, Position};
+use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
+use crate::record::Header;
+
+/// The ends of the global chain and of every session's chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Heads {
+    pub(crate) last: Position,
+    pub(crate) sessions: BTreeMap<String, SessionHead>,
+}
+
+/// The end of one session's chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionHead {
+    /// The session's own sequence number and digest of its last record.
+    pub(crate) link: Position,
+    /// That record's global sequence number.
+    pub(crate) seq: u64,
+}
+
+impl SessionHead {
+    pub(crate) const START: SessionHead = SessionHead { link: Position::START, seq: 0 };
+}
+
+impl Heads {
+    pub(crate) const fn new() -> Heads {
+        Heads { last: Position::START, sessions: BTreeMap::new() }
+    }
+
+    pub(crate) fn session(&self, sid: &str) -> SessionHead {
+        self.sessions.get(sid).copied().unwrap_or(SessionHead::START)
+    }
+
+    /// Moves to a record that was written or read; what a session's head was before comes back, for undoing.
+    pub(crate) fn advance(&mut self, header: &Header, digest: Digest) -> Option<(String, SessionHead)> {
+        self.last = Position { seq: header.seq, digest };
+        let (sid, sn) = (header.sid.clone()?, header.sn?);
+        let before = self.session(&sid);
+        let link = Position { seq: sn, digest };
+        self.sessions.insert(sid.clone(), SessionHead { link, seq: header.seq });
+        Some((sid, before))
+    }
+
+    /// Takes back an [`Heads::advance`] of a session, latest first.
+    pub(crate) fn restore(&mut self, sid: &str, before: SessionHead) {
+        if before == SessionHead::START {
+            self.sessions.remove(sid);
+        } else {
+            self.sessions.insert(sid.to_owned(), before);
+        }
+    }
+}
+
+/// A batch being formed on top of the heads, which do not change until it is written.
+pub(crate) struct Draft<'a> {
+    heads: &'a Heads,
+    last: Position,
+    sessions: BTreeMap<String, SessionHead>,
+    positions: Vec<Position>,
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn on(heads: &'a Heads) -> Draft<'a> {
+        Draft { heads, last: heads.last, sessions: BTreeMap::new(), positions: Vec::new() }
+    }
+
+    /// Forms the next record and appends its line to `out`.
+    pub(crate) fn push(
+        &mut self,
+        out: &mut Vec<u8>,
+        entry: &Entry,
+        stamp: &Stamp,
+        durable: u64,
+        end: bool,
+    ) -> Result<Position, EntryFault> {
+        let session = match &entry.sid {
+            Some(sid) => self.sessions.get(sid).copied().unwrap_or_else(|| self.heads.session(sid)),
+            None => SessionHead::START,
+        };
+        let link = Link { previous: self.last, session: session.link, durable, end, stamp };
+        let position = write_line(out, entry, &link)?;
+        self.last = position;
+        self.positions.push(position);
+        if let Some(sid) = &entry.sid {
+            let link = Position { seq: session.link.seq + 1, digest: position.digest };
+            self.sessions.insert(sid.clone(), SessionHead { link, seq: position.seq });
+        }
+        Ok(position)
+    }
+
+    /// The batch is formed.
+    pub(crate) fn finish(self) -> Drafted {
+        Drafted { last: self.last, sessions: self.sessions, positions: self.positions }
+    }
+}
+
+/// What the heads become once a batch is written, and the positions of its records.
+pub(crate) struct Drafted {
+    pub(crate) last: Position,
+    pub(crate) sessions: BTreeMap<String, SessionHead>,
+    pub(crate) positions: Vec<Position>,
+}

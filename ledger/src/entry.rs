@@ -1,0 +1,313 @@
+//! What a caller hands in, and how it becomes a line: `{"d":"<64 hex>","r":{...}}` and LF.
+//!
+//! R's members are written in sorted order, so R is in RFC 8785 form by construction and no canonicaliser runs on the
+//! hot path. A line that would break a limit is refused here, before anything has changed.
+
+use serde_json::{Map, Value};
+
+use crate::canonical::{ValueFault, write_integer, write_string, write_value};
+use crate::digest::{Digest, Position};
+use crate::limits::{LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
+
+/// One record to be: what the caller says; sequence, chains, clocks and `dur` are the ledger's part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// The record's type: lower-case ASCII letters and `_`. `segment` is the ledger's own.
+    pub t: String,
+    /// The session that the record belongs to, if any.
+    pub sid: Option<String>,
+    /// The session's episode; only with `sid`.
+    pub ep: Option<u32>,
+    /// Any of `op kind key req st err` (strings) and `res act body` (any JSON without floats).
+    pub members: Map<String, Value>,
+}
+
+/// Time and generation, taken once per turn by whoever owns the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Wall clock, microseconds since 1970 UTC. Advisory: order is `seq` only.
+    pub at_us: u64,
+    /// Boot-time clock, microseconds. Advisory.
+    pub mono_us: u64,
+    /// The broker's generation.
+    pub bg: u64,
+}
+
+/// Why an entry cannot become a record. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EntryFault {
+    /// Not 1 to [`TYPE_BYTES_MAX`] lower-case letters and `_`, or the ledger's own type.
+    #[error("\"{0}\" is not a type that a caller may write")]
+    Type(String),
+    /// Empty or longer than [`SESSION_ID_BYTES_MAX`], or an episode without a session.
+    #[error("the session id is empty or too long, or an episode stands without one")]
+    Session,
+    /// A member that the format does not have.
+    #[error("the format has no member \"{0}\" for callers")]
+    UnknownMember(String),
+    /// `op`, `kind`, `key`, `req`, `st` and `err` are strings.
+    #[error("member \"{0}\" is not a string")]
+    NotAString(&'static str),
+    /// A value that the format cannot hold.
+    #[error("member \"{member}\": {fault}")]
+    Value {
+        /// The member.
+        member: &'static str,
+        /// What is wrong with its value.
+        fault: ValueFault,
+    },
+    /// Longer than [`LINE_BYTES_MAX`].
+    #[error("the line would have {bytes} bytes, {LINE_BYTES_MAX} are allowed")]
+    LineTooLong {
+        /// The length it would have had, in bytes.
+        bytes: usize,
+    },
+    /// Year 10,000 or later, or a clock or generation of 2^53 or more.
+    #[error("the stamp's clocks or generation are out of range")]
+    Stamp,
+}
+
+/// What the ledger adds to an entry.
+#[derive(Debug)]
+pub(crate) struct Link<'a> {
+    /// The record before, or [`Position::START`].
+    pub(crate) previous: Position,
+    /// The session's own count and last digest, or 0 and zeros.
+    pub(crate) session: Position,
+    /// Highest sequence number known synced.
+    pub(crate) durable: u64,
+    /// Whether the turn ends with this record.
+    pub(crate) end: bool,
+    pub(crate) stamp: &'a Stamp,
+}
+
+/// Length of what precedes R in a line; the digest's digits stand at 6..70.
+pub(crate) const PREFIX_BYTES: usize = 76;
+
+const PREFIX: &[u8; PREFIX_BYTES] =
+    b"{\"d\":\"0000000000000000000000000000000000000000000000000000000000000000\",\"r\":";
+
+const STRINGS: [&str; 6] = ["err", "key", "kind", "op", "req", "st"];
+const VALUES: [&str; 3] = ["act", "body", "res"];
+
+/// Appends the entry's line and returns the record's position. On an error `out` is as it was.
+pub(crate) fn write_line(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> Result<Position, EntryFault> {
+    let start = out.len();
+    let written = check_shape(entry).and_then(|()| {
+        out.extend_from_slice(PREFIX);
+        write_record(out, entry, link)
+    });
+    let bytes = out.len() + 2 - start;
+    let fits = if bytes > LINE_BYTES_MAX { Err(EntryFault::LineTooLong { bytes }) } else { Ok(()) };
+    let written = written.and(fits);
+    if let Err(fault) = written {
+        out.truncate(start);
+        return Err(fault);
+    }
+    let digest = Digest::of_record(VERSION, &out[start + PREFIX_BYTES..]);
+    digest.write_hex(&mut out[start + 6..start + 70]);
+    out.extend_from_slice(b"}\n");
+    Ok(Position { seq: link.previous.seq + 1, digest })
+}
+
+fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
+    let lower = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    if entry.t.is_empty() || entry.t.len() > TYPE_BYTES_MAX || !entry.t.bytes().all(lower) {
+        return Err(EntryFault::Type(entry.t.clone()));
+    }
+    match &entry.sid {
+        Some(sid) if sid.is_empty() || sid.len() > SESSION_ID_BYTES_MAX => return Err(EntryFault::Session),
+        None if entry.ep.is_some() => return Err(EntryFault::Session),
+        Some(_) | None => {}
+    }
+    for name in entry.members.keys() {
+        if !STRINGS.contains(&name.as_str()) && !VALUES.contains(&name.as_str()) {
+            return Err(EntryFault::UnknownMember(name.clone()));
+        }
+    }
+    match STRINGS.into_iter().find(|name| entry.members.get(*name).is_some_and(|value| !value.is_string())) {
+        Some(name) => Err(EntryFault::NotAString(name)),
+        None => Ok(()),
+    }
+}
+
+/// Writes R, member by member in the order in which RFC 8785 sorts their names.
+fn write_record(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> Result<(), EntryFault> {
+    let mut writer = Writer { out, first: true };
+    let stamp = link.stamp;
+    let at = rfc3339(stamp.at_us).ok_or(EntryFault::Stamp)?;
+    writer.given(entry, "act")?;
+    writer.string("at", &at);
+    writer.integer("bg", stamp.bg)?;
+    writer.given(entry, "body")?;
+    writer.integer("dur", link.durable)?;
+    if link.end {
+        writer.name("end");
+        writer.out.extend_from_slice(b"true");
+    }
+    if let Some(ep) = entry.ep {
+        writer.integer("ep", u64::from(ep))?;
+    }
+    for name in ["err", "key", "kind"] {
+        writer.given(entry, name)?;
+    }
+    writer.integer("mono", stamp.mono_us)?;
+    writer.given(entry, "op")?;
+    if link.previous.seq > 0 {
+        writer.string("prev", &link.previous.digest.to_string());
+    }
+    writer.given(entry, "req")?;
+    writer.given(entry, "res")?;
+    writer.integer("seq", link.previous.seq + 1)?;
+    if let Some(sid) = &entry.sid {
+        writer.string("sid", sid);
+        writer.integer("sn", link.session.seq + 1)?;
+        if link.session.seq > 0 {
+            writer.string("sp", &link.session.digest.to_string());
+        }
+    }
+    writer.given(entry, "st")?;
+    writer.string("t", &entry.t);
+    writer.integer("v", VERSION)?;
+    writer.out.push(b'}');
+    Ok(())
+}
+
+struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    first: bool,
+}
+
+impl Writer<'_> {
+    fn name(&mut self, name: &str) {
+        self.out.push(if self.first { b'{' } else { b',' });
+        self.first = false;
+        write_string(self.out, name);
+        self.out.push(b':');
+    }
+
+    fn string(&mut self, name: &str, text: &str) {
+        self.name(name);
+        write_string(self.out, text);
+    }
+
+    fn integer(&mut self, name: &str, integer: u64) -> Result<(), EntryFault> {
+        self.name(name);
+        write_integer(self.out, integer).map_err(|_too_large| EntryFault::Stamp)
+    }
+
+    fn given(&mut self, entry: &Entry, name: &'static str) -> Result<(), EntryFault> {
+        let Some(value) = entry.members.get(name) else { return Ok(()) };
+        self.name(name);
+        // The line's own object is the first level, R the second.
+        write_value(self.out, value, 2).map_err(|fault| EntryFault::Value { member: name, fault })
+    }
+}
+
+/// `2026-01-31T12:34:56.000001Z`; `None` from the year 10,000 on.
+fn rfc3339(at_us: u64) -> Option<String> {
+    let (seconds, micros) = (at_us / 1_000_000, at_us % 1_000_000);
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Days since 0000-03-01, so that the leap day is the last of its year (the usual civil calendar algorithm).
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    (year <= 9_999).then(|| format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::canonical::is_canonical_object;
+    use crate::limits::DEPTH_MAX;
+    use serde_json::json;
+
+    fn entry(members: Value) -> Entry {
+        let Value::Object(members) = members else { panic!("an object") };
+        Entry { t: "accept".to_owned(), sid: Some("s".to_owned()), ep: Some(1), members }
+    }
+
+    fn write(entry: &Entry) -> Result<String, EntryFault> {
+        let stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 5, bg: 2 };
+        let one = Position { seq: 1, digest: Digest([0xab; 32]) };
+        let link = Link { previous: one, session: one, durable: 1, end: true, stamp: &stamp };
+        let mut out = b"before".to_vec();
+        let written = write_line(&mut out, entry, &link);
+        assert!(written.is_ok() || out == b"before", "an error leaves nothing behind");
+        written.map(|_position| String::from_utf8(out.split_off(6)).unwrap())
+    }
+
+    #[test]
+    fn a_line_holds_the_digest_and_r_in_canonical_form() {
+        let full = entry(json!({
+            "act": {"uid": 0}, "body": {"z": "é😀", "a": [1]}, "err": "e", "key": "k", "kind": "spawn", "op": "o",
+            "req": "q", "res": {"x": null}, "st": "succeeded",
+        }));
+        let line = write(&full).unwrap();
+        let r = &line[76..line.len() - 2];
+        assert_eq!(&line[..6], "{\"d\":\"");
+        assert_eq!(line[6..70], Digest::of_record(1, r.as_bytes()).to_string());
+        assert_eq!(&line[70..76], "\",\"r\":");
+        assert!(line.ends_with("}\n"));
+        assert!(is_canonical_object(r, 1));
+        let ab = "ab".repeat(32);
+        assert_eq!(
+            r,
+            "{\"act\":{\"uid\":0},\"at\":\"2026-01-31T12:34:56.000001Z\",\"bg\":2,\"body\":{\"a\":[1],\"z\":\"é😀\"},\
+             \"dur\":1,\"end\":true,\"ep\":1,\"err\":\"e\",\"key\":\"k\",\"kind\":\"spawn\",\"mono\":5,\"op\":\"o\",\
+             \"prev\":\""
+                .to_owned()
+                + &ab
+                + "\",\"req\":\"q\",\"res\":{\"x\":null},\"seq\":2,\"sid\":\"s\",\"sn\":2,\"sp\":\""
+                + &ab
+                + "\",\"st\":\"succeeded\",\"t\":\"accept\",\"v\":1}"
+        );
+    }
+
+    #[test]
+    fn what_breaks_a_limit_is_refused() {
+        let value = |fault| EntryFault::Value { member: "body", fault };
+        let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _level| json!([inner]));
+        let cases = [
+            (entry(json!({"body": 1.5})), value(ValueFault::Float)),
+            (entry(json!({"body": 1_u64 << 53})), value(ValueFault::Integer)),
+            (entry(json!({"body": deep(DEPTH_MAX - 1)})), value(ValueFault::Depth)),
+            (entry(json!({"seq": 1})), EntryFault::UnknownMember("seq".to_owned())),
+            (entry(json!({"key": 1})), EntryFault::NotAString("key")),
+            (Entry { t: "Accept".to_owned(), ..entry(json!({})) }, EntryFault::Type("Accept".to_owned())),
+            (Entry { t: String::new(), ..entry(json!({})) }, EntryFault::Type(String::new())),
+            (Entry { sid: Some(String::new()), ..entry(json!({})) }, EntryFault::Session),
+            (Entry { sid: None, ..entry(json!({})) }, EntryFault::Session),
+        ];
+        for (entry, fault) in cases {
+            assert_eq!(write(&entry), Err(fault));
+        }
+        assert!(write(&entry(json!({"body": deep(DEPTH_MAX - 2)}))).is_ok());
+    }
+
+    #[test]
+    fn the_longest_line_fits_exactly() {
+        let padded = |bytes: usize| entry(json!({"body": "x".repeat(bytes)}));
+        let overhead = write(&padded(0)).unwrap().len();
+        assert_eq!(write(&padded(LINE_BYTES_MAX - overhead)).unwrap().len(), LINE_BYTES_MAX);
+        let one_more = write(&padded(LINE_BYTES_MAX - overhead + 1));
+        assert_eq!(one_more, Err(EntryFault::LineTooLong { bytes: LINE_BYTES_MAX + 1 }));
+    }
+
+    #[test]
+    fn the_calendar_is_right_at_its_corners() {
+        let text = |seconds: u64| rfc3339(seconds * 1_000_000);
+        assert_eq!(text(0).as_deref(), Some("1970-01-01T00:00:00.000000Z"));
+        assert_eq!(text(951_782_400).as_deref(), Some("2000-02-29T00:00:00.000000Z"));
+        assert_eq!(text(951_868_800).as_deref(), Some("2000-03-01T00:00:00.000000Z"));
+        assert_eq!(text(4_107_542_400).as_deref(), Some("2100-03-01T00:00:00.000000Z"));
+        assert_eq!(text(253_402_300_799).as_deref(), Some("9999-12-31T23:59:59.000000Z"));
+        assert_eq!(text(253_402_300_800), None);
+    }
+}

@@ -1,0 +1,442 @@
+//! The ledger as its single owner sees it: open, append a turn, sync.
+//!
+//! Invariants: a batch is one write, and counts only after a sync; the heads change only with a write that succeeded;
+//! a failed write leaves the range to be filled again; a failed sync ends the ledger for this process.
+
+use std::io;
+use std::time::Duration;
+
+use crate::chain::{Draft, Drafted, Heads};
+use crate::digest::{Digest, Position};
+use crate::entry::{Entry, EntryFault, Stamp};
+use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES, TAIL_BYTES_MAX};
+use crate::reader::Records;
+use crate::recovery::repair::{RepairError, repair, set_aside};
+use crate::recovery::table::Class;
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey};
+use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
+use crate::storage::{Access, Folder, LockError, Storage, write_all};
+
+/// How to open a ledger.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The id of the ledger if it is new: random text of the caller's. An existing ledger keeps its own.
+    pub new_ledger_id: String,
+    /// The id of the boot that the machine is in: every segment belongs to one boot.
+    pub boot: String,
+    /// How long to wait for the writer lock.
+    pub lock_wait: Duration,
+    /// A segment that has reached this many bytes is followed by a new one.
+    pub segment_bytes: u64,
+    /// Planted bug: recovery takes the sound records of half a turn for a turn.
+    #[cfg(feature = "testing")]
+    pub accept_half_turn: bool,
+}
+
+impl Options {
+    /// The usual options: segments of about 8 MiB, five seconds for the writer lock.
+    pub fn new(new_ledger_id: impl Into<String>, boot: impl Into<String>) -> Options {
+        Options {
+            new_ledger_id: new_ledger_id.into(),
+            boot: boot.into(),
+            lock_wait: Duration::from_secs(5),
+            segment_bytes: SEGMENT_BYTES,
+            #[cfg(feature = "testing")]
+            accept_half_turn: false,
+        }
+    }
+
+    fn judgement(&self) -> Judgement<'_> {
+        #[cfg(feature = "testing")]
+        let accept_half_turn = self.accept_half_turn;
+        #[cfg(not(feature = "testing"))]
+        let accept_half_turn = false;
+        Judgement { boot: Some(&self.boot), accept_half_turn }
+    }
+}
+
+/// An open ledger: the one writer of its folder.
+#[derive(Debug)]
+pub struct Ledger<S: Storage> {
+    storage: S,
+    _lock: S::Lock,
+    options: Options,
+    id: String,
+    heads: Heads,
+    active: Option<Active<S::File>>,
+    /// Highest sequence number known synced.
+    durable: u64,
+    unsynced_bytes: usize,
+    folder_unsynced: bool,
+    poisoned: bool,
+    buffer: Vec<u8>,
+    sync_count: u64,
+}
+
+/// The segment that is written to.
+#[derive(Debug)]
+struct Active<F> {
+    file: F,
+    number: u64,
+    boot: String,
+    /// The end of the last batch: the next one is written here.
+    end: u64,
+    /// A failed write may have left bytes beyond `end`, which have to go first.
+    untrimmed: bool,
+}
+
+/// What opening found and did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovery {
+    /// Records in the ledger, after the cut.
+    pub records: u64,
+    /// What was cut, if anything. It was never acknowledged.
+    pub tail: Option<TailReport>,
+    /// What is wrong with synced records, and suspicious tails of earlier starts. Nothing of it was rewritten.
+    pub problems: Vec<Problem>,
+    /// Sessions that own or could own damaged or missing records: fence them; the rest works.
+    pub damaged_sessions: Vec<String>,
+    /// Whether records are gone as a whole: keys that may have been among them are uncertain.
+    pub loss: bool,
+    /// Why the ledger is degraded; empty if it is not.
+    pub degraded: Vec<String>,
+    /// Records about all this that the caller appends with its first turn, before anything else of it.
+    pub owed: Vec<Entry>,
+    /// Bytes that no `dur` proved to be on the disk, written again and synced.
+    pub rewritten_bytes: u64,
+}
+
+/// The ledger cannot be opened. Nothing was changed unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The writer lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A later version wrote here. Nothing was changed.
+    #[error("{segment}: format version {version} was written by a later program; nothing was changed")]
+    TooNew {
+        /// The segment's file name.
+        segment: String,
+        /// The version found.
+        version: u64,
+    },
+    /// The segments cannot be read.
+    #[error("the ledger cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// A never acknowledged tail could not be cut or written again; the next start does it.
+    #[error("the ledger's tail cannot be repaired: {0}")]
+    Repair(#[source] io::Error),
+    /// The repair could not be made durable.
+    #[error("the ledger cannot be synced: {0}")]
+    Sync(#[source] io::Error),
+}
+
+/// The batch was not written. Heads and sequence are as before; after a storage error the same range is filled again.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// An entry breaks a limit of the format.
+    #[error("entry {index}: {fault}")]
+    Entry {
+        /// Which entry of the batch.
+        index: usize,
+        /// What is wrong with it.
+        fault: EntryFault,
+    },
+    /// The lines together exceed [`BATCH_BYTES_MAX`]: split the turn.
+    #[error("the batch has {bytes} bytes, {BATCH_BYTES_MAX} are allowed")]
+    BatchTooLarge {
+        /// The length of its lines.
+        bytes: usize,
+    },
+    /// More than a batch would be unsynced: sync first.
+    #[error("{bytes} bytes would be unsynced, {TAIL_BYTES_MAX} are allowed: sync first")]
+    SyncFirst {
+        /// The unsynced bytes there would be.
+        bytes: usize,
+    },
+    /// The disk, a quota or a size limit is full.
+    #[error("the ledger's storage is full: {0}")]
+    StorageFull(#[source] io::Error),
+    /// The write failed otherwise.
+    #[error("the ledger cannot be written: {0}")]
+    StorageFailed(#[source] io::Error),
+    /// A sync failed before. Only a new process may go on.
+    #[error("a sync of the ledger failed before; nothing is written any more")]
+    Poisoned,
+}
+
+/// The sync failed, and with it the ledger: nothing appended since the last good one may be acknowledged.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// This sync.
+    #[error("the ledger cannot be synced: {0}")]
+    Failed(#[source] io::Error),
+    /// An earlier one.
+    #[error("a sync of the ledger failed before; nothing is synced any more")]
+    Poisoned,
+}
+
+impl<S: Storage> Ledger<S> {
+    /// Takes the writer lock, recovers by the literal table, and is ready to append.
+    ///
+    /// The caller appends [`Recovery::owed`] first. A clock and a generation are not known here, so they are not
+    /// written by the opening; a crash before that turn only makes the next opening owe them again.
+    pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
+        let lock = storage.lock(options.lock_wait)?;
+        let found = survey(&storage, options.judgement(), &mut |_record| {}).map_err(OpenError::Read)?;
+        if let Some((place, version)) = found.walk.newer {
+            let segment = found.segments[place.segment].file.clone();
+            return Err(OpenError::TooNew { segment, version });
+        }
+        let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
+        let rewritten_bytes = repair(&storage, &found).map_err(|error| match error {
+            RepairError::Write(error) => OpenError::Repair(error),
+            RepairError::Sync(error) => OpenError::Sync(error),
+        })?;
+        let active = reopen(&storage, &found).map_err(OpenError::Read)?;
+        let id =
+            found.walk.segments.last().map_or_else(|| options.new_ledger_id.clone(), |(_, body)| body.ledger.clone());
+        let recovery = report(&found, aside.owed, aside.failure, rewritten_bytes);
+        let durable = found.walk.heads.last.seq;
+        let ledger = Ledger {
+            storage,
+            _lock: lock,
+            options,
+            id,
+            heads: found.walk.heads,
+            active,
+            durable,
+            unsynced_bytes: 0,
+            folder_unsynced: false,
+            poisoned: false,
+            buffer: Vec::new(),
+            sync_count: 0,
+        };
+        Ok((ledger, recovery))
+    }
+
+    /// The ledger's id, fixed with its first record.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The last appended record; [`Position::START`] in an empty ledger.
+    pub fn head(&self) -> Position {
+        self.heads.last
+    }
+
+    /// The sequence number that the first entry of the next [`Ledger::append`] gets. A `segment` record may come
+    /// before it, so it can be two after the head; a [`Ledger::sync`] in between may change it.
+    pub fn next_seq(&self) -> u64 {
+        self.heads.last.seq + 1 + u64::from(self.must_rotate())
+    }
+
+    /// Highest sequence number known to be on the disk.
+    pub fn durable_seq(&self) -> u64 {
+        self.durable
+    }
+
+    /// Data syncs since the opening: one for each [`Ledger::sync`] that had something to sync. (A new segment costs
+    /// one sync of the folder in addition.)
+    pub fn sync_count(&self) -> u64 {
+        self.sync_count
+    }
+
+    /// The storage that it was opened on.
+    pub fn storage(&self) -> &S {
+        &self.storage
+    }
+
+    /// Writes a turn with one write; the last record carries `end`. Durable only after [`Ledger::sync`]. An empty
+    /// batch writes nothing.
+    pub fn append(&mut self, batch: &[Entry], stamp: &Stamp) -> Result<Vec<Position>, AppendError> {
+        if self.poisoned {
+            return Err(AppendError::Poisoned);
+        }
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rotate = self.must_rotate();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        let written = self.form(&mut buffer, batch, stamp, rotate).and_then(|drafted| {
+            self.write(&buffer, rotate)?;
+            Ok(drafted)
+        });
+        let bytes = buffer.len();
+        self.buffer = buffer;
+        let mut written = written?;
+        self.heads.last = written.last;
+        self.heads.sessions.extend(written.sessions);
+        self.unsynced_bytes += bytes;
+        Ok(written.positions.split_off(usize::from(rotate)))
+    }
+
+    /// Makes everything appended durable. After an error every later call fails: bytes that a failed sync dropped are
+    /// reported once and then forgotten by the kernel, so only a new process, which writes them again, may go on.
+    pub fn sync(&mut self) -> Result<(), SyncError> {
+        if self.poisoned {
+            return Err(SyncError::Poisoned);
+        }
+        if self.unsynced_bytes == 0 {
+            return Ok(());
+        }
+        let synced = self.sync_files();
+        self.poisoned = synced.is_err();
+        synced.map_err(SyncError::Failed)
+    }
+
+    /// Every record in order, whole turns only.
+    pub fn records(&self) -> Records<'_, S> {
+        Records::new(&self.storage)
+    }
+
+    fn sync_files(&mut self) -> io::Result<()> {
+        let active = self.active.as_ref().expect("unsynced bytes are in the active segment");
+        self.storage.sync_data(&active.file)?;
+        self.sync_count += 1;
+        if self.folder_unsynced {
+            self.storage.sync_folder(Folder::Ledger)?;
+            self.folder_unsynced = false;
+        }
+        self.unsynced_bytes = 0;
+        self.durable = self.heads.last.seq;
+        Ok(())
+    }
+
+    /// A new segment begins only when all before it is durable, so that a crash can tear the last one alone; and with
+    /// every boot, so that a tail's segment tells the boot it was written in.
+    fn must_rotate(&self) -> bool {
+        match &self.active {
+            None => true,
+            Some(active) => {
+                let full = active.end >= self.options.segment_bytes || active.boot != self.options.boot;
+                full && self.unsynced_bytes == 0
+            }
+        }
+    }
+
+    fn form(&self, buffer: &mut Vec<u8>, batch: &[Entry], stamp: &Stamp, rotate: bool) -> Result<Drafted, AppendError> {
+        let mut draft = Draft::on(&self.heads);
+        if rotate {
+            let opening = self.next_segment().entry();
+            let pushed = draft.push(buffer, &opening, stamp, self.durable, false);
+            pushed.map_err(|fault| AppendError::Entry { index: 0, fault })?;
+        }
+        let opening_bytes = buffer.len();
+        for (index, entry) in batch.iter().enumerate() {
+            let fault = |fault| AppendError::Entry { index, fault };
+            if entry.t == SEGMENT_TYPE {
+                return Err(fault(EntryFault::Type(entry.t.clone())));
+            }
+            let end = index + 1 == batch.len();
+            draft.push(buffer, entry, stamp, self.durable, end).map_err(fault)?;
+        }
+        let bytes = buffer.len() - opening_bytes;
+        if bytes > BATCH_BYTES_MAX {
+            return Err(AppendError::BatchTooLarge { bytes });
+        }
+        let bytes = buffer.len() + self.unsynced_bytes;
+        if u64::try_from(bytes).is_ok_and(|bytes| bytes > TAIL_BYTES_MAX) {
+            return Err(AppendError::SyncFirst { bytes });
+        }
+        Ok(draft.finish())
+    }
+
+    fn next_segment(&self) -> SegmentBody {
+        let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
+        let last = self.heads.last;
+        let previous: Option<Digest> = (last.seq > 0).then_some(last.digest);
+        SegmentBody { boot: self.options.boot.clone(), ledger: self.id.clone(), number, previous }
+    }
+
+    fn write(&mut self, bytes: &[u8], rotate: bool) -> Result<(), AppendError> {
+        let written = if rotate { self.write_segment(bytes) } else { self.write_on(bytes) };
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+        written.map_err(|error| match full.contains(&error.kind()) {
+            true => AppendError::StorageFull(error),
+            false => AppendError::StorageFailed(error),
+        })
+    }
+
+    /// Writes behind the last batch. On an error the file is cut back, now or before the next attempt.
+    fn write_on(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let active = self.active.as_mut().expect("the first batch opens a segment");
+        if active.untrimmed {
+            self.storage.truncate(&active.file, active.end)?;
+            active.untrimmed = false;
+        }
+        if let Err(error) = write_all(&self.storage, &active.file, active.end, bytes) {
+            active.untrimmed = self.storage.truncate(&active.file, active.end).is_err();
+            return Err(error);
+        }
+        active.end += u64::try_from(bytes.len()).expect("a batch is small");
+        Ok(())
+    }
+
+    /// Writes the first batch of a new segment. On an error the file goes again; if even that fails, it is emptied
+    /// before the next attempt, and a crash finds a tail in it.
+    fn write_segment(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
+        let file_name = file_name(self.heads.last.seq + 1);
+        let name = in_ledger(&file_name);
+        let file = match self.storage.create(name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let file = self.storage.open(name, Access::Write)?;
+                self.storage.truncate(&file, 0)?;
+                file
+            }
+            created => created?,
+        };
+        if let Err(error) = write_all(&self.storage, &file, 0, bytes) {
+            // What stays is emptied before the next attempt; the first error is the one to report.
+            let _removed = self.storage.truncate(&file, 0).and_then(|()| self.storage.unlink(name));
+            return Err(error);
+        }
+        let end = u64::try_from(bytes.len()).expect("a batch is small");
+        let boot = self.options.boot.clone();
+        self.active = Some(Active { file, number, boot, end, untrimmed: false });
+        self.folder_unsynced = true;
+        Ok(())
+    }
+}
+
+fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S::File>>> {
+    let settled = found.walk.settled;
+    if settled.offset == 0 {
+        return Ok(None);
+    }
+    let file = storage.open(in_ledger(&found.segments[settled.segment].file), Access::Write)?;
+    let known = found.walk.segments.last();
+    let (number, boot) = match known {
+        Some((index, body)) if *index == settled.segment => (body.number, body.boot.clone()),
+        // Its first record is damaged: no boot is known, so the next batch begins a new segment.
+        Some((_, body)) => (body.number + 1, String::new()),
+        None => (1, String::new()),
+    };
+    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false }))
+}
+
+fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritten_bytes: u64) -> Recovery {
+    owed.extend(found.gaps_owed.iter().cloned());
+    let mut damaged_sessions: Vec<String> =
+        found.problems.iter().flat_map(|problem| problem.sessions.clone()).collect();
+    damaged_sessions.sort();
+    damaged_sessions.dedup();
+    let texts = found.problems.iter().map(|problem| {
+        format!("ledger: {} in {} at {}: {}", problem.class.name(), problem.segment, problem.offset, problem.detail)
+    });
+    let tail = found.tail.iter().filter(|tail| tail.class.degrades());
+    let tail =
+        tail.map(|tail| format!("ledger: suspicious tail in {} at {}: {}", tail.segment, tail.offset, tail.detail));
+    Recovery {
+        records: found.walk.records,
+        tail: found.tail.clone(),
+        loss: found.problems.iter().any(|problem| problem.class == Class::Loss),
+        degraded: texts.chain(tail).chain(failure).collect(),
+        problems: found.problems.clone(),
+        damaged_sessions,
+        owed,
+        rewritten_bytes,
+    }
+}

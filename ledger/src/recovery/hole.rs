@@ -1,0 +1,99 @@
+//! Holes: places where the chain does not go on as written, and whose records may be missing there.
+//!
+//! A session's own sequence (`sn`) tells how many of its records a hole swallowed. Where the sessions that show a jump
+//! do not account for the whole hole, every session that has no record after it could own the rest.
+
+use std::collections::BTreeSet;
+
+use super::table::Shape;
+use crate::chain::{Heads, SessionHead};
+use crate::record::Header;
+
+/// A place in the ledger's files: index of the segment, and offset in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    pub(crate) segment: usize,
+    pub(crate) offset: u64,
+}
+
+/// Between two admitted records, something is wrong.
+#[derive(Clone, Debug)]
+pub(crate) struct Hole {
+    /// The last sound sequence number before it.
+    pub(crate) after_seq: u64,
+    /// How many sequence numbers are missing.
+    pub(crate) missing: u64,
+    /// Where it begins.
+    pub(crate) at: Place,
+    /// Bytes that do not verify.
+    pub(crate) bad_bytes: u64,
+    pub(crate) shape: Shape,
+    pub(crate) detail: String,
+    /// Sessions known to be concerned.
+    pub(crate) sessions: BTreeSet<String>,
+    /// Sessions that could be.
+    pub(crate) suspects: BTreeSet<String>,
+    /// How many of the missing records a jump in some `sn` accounts for.
+    explained: u64,
+}
+
+impl Hole {
+    pub(crate) fn new(after_seq: u64, at: Place, shape: Shape, detail: String) -> Hole {
+        Hole {
+            after_seq,
+            missing: 0,
+            at,
+            bad_bytes: 0,
+            shape,
+            detail,
+            sessions: BTreeSet::new(),
+            suspects: BTreeSet::new(),
+            explained: 0,
+        }
+    }
+
+    /// The first sequence number that is missing, or at which something else stood.
+    pub(crate) fn first_seq(&self) -> u64 {
+        self.after_seq + 1
+    }
+
+    /// Another finding at the same place: what a crash explains least decides.
+    pub(crate) fn worsen(&mut self, shape: Shape, detail: &str) {
+        if shape > self.shape {
+            self.shape = shape;
+            detail.clone_into(&mut self.detail);
+        }
+    }
+
+    /// Names every session that could own what no jump accounts for.
+    pub(crate) fn close(&mut self, heads: &Heads) {
+        if self.explained < self.missing {
+            let silent = heads.sessions.iter().filter(|(_sid, head)| head.seq <= self.after_seq);
+            self.suspects.extend(silent.map(|(sid, _head)| sid.clone()));
+        }
+        self.suspects.retain(|sid| !self.sessions.contains(sid));
+    }
+}
+
+/// Charges a session's jump to the holes between its last record and this one. `false` if none explains it.
+pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, header: &Header) -> bool {
+    let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return true };
+    let jump = sn.saturating_sub(head.link.seq + 1);
+    let mut between: Vec<&mut Hole> =
+        holes.iter_mut().rev().take_while(|hole| hole.after_seq >= head.seq).filter(|hole| hole.missing > 0).collect();
+    match between.as_mut_slice() {
+        [] => false,
+        [only] => {
+            only.sessions.insert(sid.clone());
+            only.explained += jump;
+            only.explained <= only.missing
+        }
+        several => {
+            // Which of them swallowed how many cannot be told apart.
+            several.iter_mut().for_each(|hole| {
+                hole.suspects.insert(sid.clone());
+            });
+            true
+        }
+    }
+}

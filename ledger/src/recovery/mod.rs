@@ -1,0 +1,270 @@
+//! What the files say: a survey of all segments, classified by the literal table. Nothing here changes a file.
+
+pub(crate) mod hole;
+pub(crate) mod repair;
+pub(crate) mod table;
+pub(crate) mod walk;
+
+use std::collections::BTreeSet;
+use std::io;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::digest::Position;
+use crate::entry::Entry;
+use crate::limits::TAIL_BYTES_MAX;
+use crate::record::Record;
+use crate::segment::{first_seq, in_ledger, own_entry};
+use crate::storage::{Access, Folder, Storage, read_from};
+use hole::{Hole, Place};
+use table::{Boot, Class, Extent, Shape, Zone, classify};
+use walk::{Walk, content_len};
+
+/// The record that states a hole; its body is [`GapBody`]'s.
+pub(crate) const GAP_TYPE: &str = "gap";
+/// The record that states what a start set aside.
+pub(crate) const RECOVERED_TYPE: &str = "recovered";
+/// How many sessions one `gap` record names; more go into further records.
+const GAP_SESSIONS_MAX: usize = 1_000;
+
+/// One finding, in the form in which `ledger verify` reports it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// What it is.
+    pub class: Class,
+    /// The segment's file name.
+    pub segment: String,
+    /// The first sequence number concerned, where one is known.
+    pub seq: Option<u64>,
+    /// How many sequence numbers are missing there.
+    pub missing: u64,
+    /// Byte offset in the segment.
+    pub offset: u64,
+    /// The sessions that own, or could own, what is wrong there.
+    pub sessions: Vec<String>,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// The end of the ledger that is not a whole, well-linked turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TailReport {
+    /// Torn, or suspicious.
+    pub class: Class,
+    /// The segment in which it begins.
+    pub segment: String,
+    /// Where it begins, byte offset in that segment.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// One sentence.
+    pub detail: String,
+}
+
+/// A segment as it was read.
+#[derive(Clone, Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) file: String,
+    /// Length without trailing fill.
+    pub(crate) content: u64,
+}
+
+/// All segments, read once.
+#[derive(Debug)]
+pub(crate) struct Survey {
+    pub(crate) walk: Walk,
+    pub(crate) segments: Vec<SegmentFile>,
+    pub(crate) tail: Option<TailReport>,
+    /// Holes in what had been synced, and what earlier starts recorded and no operator has accepted.
+    pub(crate) problems: Vec<Problem>,
+    /// For each of `problems` that no `gap` record states yet: the record to write.
+    pub(crate) gaps_owed: Vec<Entry>,
+    /// Names of quarantined tails that a `recovered` record states.
+    pub(crate) stated_tails: BTreeSet<String>,
+}
+
+/// How a survey judges.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judgement<'a> {
+    /// The boot that the machine is in. Without it every tail is held to the stricter standard, the same boot's.
+    pub(crate) boot: Option<&'a str>,
+    /// Planted bug: takes the sound records of half a turn for a turn.
+    pub(crate) accept_half_turn: bool,
+}
+
+/// Reads all segments. Records go to `sink` in order, whole turns only.
+pub(crate) fn survey<S: Storage>(
+    storage: &S,
+    judgement: Judgement<'_>,
+    sink: &mut impl FnMut(Record),
+) -> io::Result<Survey> {
+    let mut walk = Walk::new();
+    let mut segments = Vec::new();
+    let mut stated = Stated::default();
+    for (file, first_seq) in segment_names(storage)? {
+        let handle = storage.open(in_ledger(&file), Access::Read)?;
+        let bytes = read_from(storage, &handle, 0)?;
+        walk.segment(segments.len(), first_seq, &bytes, &mut |record| {
+            stated.note(&record);
+            sink(record);
+        });
+        segments.push(SegmentFile { file, content: wide(content_len(&bytes)) });
+    }
+    if judgement.accept_half_turn {
+        walk.settle_half_turn(&mut |record| sink(record));
+    }
+    Ok(conclude(walk, segments, stated, judgement))
+}
+
+/// File names and first sequence numbers of the segments, in order.
+pub(crate) fn segment_names<S: Storage>(storage: &S) -> io::Result<Vec<(String, u64)>> {
+    let files = storage.list(Folder::Ledger)?;
+    Ok(files.into_iter().filter_map(|file| first_seq(&file).map(|seq| (file, seq))).collect())
+}
+
+fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgement: Judgement<'_>) -> Survey {
+    let file_of = |place: Place| segments.get(place.segment).map(|segment| segment.file.clone()).unwrap_or_default();
+    let boot = match (walk.segments.last(), judgement.boot) {
+        (Some((_index, body)), Some(boot)) if body.boot == boot => Boot::Same,
+        (Some(_), None) => Boot::Same,
+        (Some(_), Some(_)) | (None, _) => Boot::Other,
+    };
+    let synced = walk.holes.partition_point(|hole| hole.first_seq() <= walk.durable);
+    let unsynced: Vec<Hole> = walk.holes.split_off(synced).into_iter().chain(walk.open.take()).collect();
+    let tail = tail_of(&walk, &segments, &unsynced, boot);
+    walk.retreat();
+
+    let (mut problems, mut gaps_owed) = (Vec::new(), Vec::new());
+    for hole in &mut walk.holes {
+        hole.close(&walk.heads);
+        let class = classify(Zone::Synced, hole.shape, boot, Extent::WithinBatch);
+        let known = |sid: &&String| walk.heads.sessions.contains_key(*sid);
+        let sessions = hole.sessions.iter().chain(&hole.suspects).filter(known).cloned().collect();
+        let seq = Some(hole.first_seq());
+        let (segment, detail) = (file_of(hole.at), hole.detail.clone());
+        let problem = Problem { class, segment, seq, missing: hole.missing, offset: hole.at.offset, sessions, detail };
+        if !stated.gaps.contains(&hole.first_seq()) {
+            gaps_owed.extend(gap_entries(&problem));
+        }
+        problems.push(problem);
+    }
+    if let Some((place, version)) = walk.newer {
+        let detail = format!("format version {version} was written by a later program");
+        let (class, segment) = (Class::TooNew, file_of(place));
+        let sessions = Vec::new();
+        problems.push(Problem { class, segment, seq: None, missing: 0, offset: place.offset, sessions, detail });
+    }
+    stated.add_to(&mut problems);
+    Survey { walk, segments, tail, problems, gaps_owed, stated_tails: stated.tails }
+}
+
+fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot) -> Option<TailReport> {
+    let settled = walk.settled;
+    let behind: u64 = segments.iter().skip(settled.segment).map(|segment| segment.content).sum();
+    let bytes = behind.saturating_sub(settled.offset);
+    if bytes == 0 {
+        return None;
+    }
+    let worst = unsynced.iter().max_by_key(|hole| hole.shape);
+    let shape = worst.map_or(Shape::HalfTurn, |hole| hole.shape);
+    let extent = if bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
+    let begins = segments.iter().enumerate().skip(settled.segment).find(|(index, segment)| {
+        let from = if *index == settled.segment { settled.offset } else { 0 };
+        segment.content > from
+    });
+    let (index, segment) = begins?;
+    let offset = if index == settled.segment { settled.offset } else { 0 };
+    let detail = worst.map_or_else(|| "records without the end of their turn".to_owned(), |hole| hole.detail.clone());
+    let class = classify(Zone::Tail, shape, boot, extent);
+    Some(TailReport { class, segment: segment.file.clone(), offset, bytes, detail })
+}
+
+fn gap_entries(problem: &Problem) -> Vec<Entry> {
+    let entry = |sessions: &[String]| {
+        own_entry(
+            GAP_TYPE,
+            json!({
+                "class": problem.class.name(),
+                "first": problem.seq,
+                "missing": problem.missing,
+                "offset": problem.offset,
+                "segment": problem.segment,
+                "sessions": sessions,
+            }),
+        )
+    };
+    let chunks = problem.sessions.chunks(GAP_SESSIONS_MAX);
+    if problem.sessions.is_empty() { vec![entry(&[])] } else { chunks.map(entry).collect() }
+}
+
+/// The record that states a tail that was set aside.
+pub(crate) fn recovered_entry(tail: &TailReport, digest: String, quarantine: Option<&str>) -> Entry {
+    let mut body = json!({
+        "bytes": tail.bytes,
+        "class": tail.class.name(),
+        "digest": digest,
+        "offset": tail.offset,
+        "segment": tail.segment,
+    });
+    if let (Some(file), Value::Object(members)) = (quarantine, &mut body) {
+        members.insert("quarantine".to_owned(), Value::from(file));
+    }
+    own_entry(RECOVERED_TYPE, body)
+}
+
+/// What earlier starts recorded about the ledger itself.
+#[derive(Debug, Default)]
+struct Stated {
+    /// First sequence numbers of the holes, each with the sessions named.
+    gaps: BTreeSet<u64>,
+    gap_sessions: Vec<(u64, String)>,
+    tails: BTreeSet<String>,
+    suspicious: Vec<(Position, Value)>,
+}
+
+impl Stated {
+    fn note(&mut self, record: &Record) {
+        let t = record.header.t.as_str();
+        if t != GAP_TYPE && t != RECOVERED_TYPE {
+            return;
+        }
+        let Some(Ok(body)) = record.body().map(serde_json::from_str::<Value>) else { return };
+        if t == RECOVERED_TYPE {
+            self.tails.extend(body["quarantine"].as_str().map(str::to_owned));
+            if body["class"] == Class::SuspiciousTail.name() {
+                self.suspicious.push((record.position(), body));
+            }
+        } else if let Some(first) = body["first"].as_u64() {
+            self.gaps.insert(first);
+            let sessions = body["sessions"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            self.gap_sessions.extend(sessions.map(|sid| (first, sid.to_owned())));
+        }
+    }
+
+    /// A hole keeps concerning the sessions that its `gap` record names, whatever was written since; and a suspicious
+    /// tail that was set aside stays a problem until an operator accepts it.
+    fn add_to(&self, problems: &mut Vec<Problem>) {
+        for problem in problems.iter_mut() {
+            let named = self.gap_sessions.iter().filter(|(first, _sid)| Some(*first) == problem.seq);
+            let named: BTreeSet<String> = named.map(|(_first, sid)| sid.clone()).collect();
+            let all = named.into_iter().chain(problem.sessions.drain(..)).collect::<BTreeSet<String>>();
+            problem.sessions = all.into_iter().collect();
+        }
+        for (position, body) in &self.suspicious {
+            problems.push(Problem {
+                class: Class::SuspiciousTail,
+                segment: body["segment"].as_str().unwrap_or_default().to_owned(),
+                seq: Some(position.seq),
+                missing: 0,
+                offset: body["offset"].as_u64().unwrap_or_default(),
+                sessions: Vec::new(),
+                detail: "a tail that no crash explains was set aside".to_owned(),
+            });
+        }
+    }
+}
+
+fn wide(len: usize) -> u64 {
+    u64::try_from(len).expect("a length fits 64 bits")
+}

@@ -1,0 +1,340 @@
+//! One pass over the segments that admits every record that belongs, and notes every place where the chain breaks.
+//!
+//! Invariants: a record is admitted at most once and in order; records reach the sink in whole turns only; what lies
+//! behind a hole reaches it only once a later `dur` says that the hole had been synced; nothing here changes a file.
+
+use std::collections::VecDeque;
+
+use super::hole::{Hole, Place, charge};
+use super::table::Shape;
+use crate::chain::{Heads, SessionHead};
+use crate::digest::Position;
+use crate::limits::{LINE_BYTES_MIN, VERSION};
+use crate::record::{Judged, Record, judge};
+use crate::segment::{SEGMENT_TYPE, SegmentBody};
+
+/// How often a break is searched for the line that goes on: enough for any fault, and bounded for any attack.
+const SEARCHES_MAX: u32 = 64;
+
+/// The walk so far.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    pub(crate) heads: Heads,
+    pub(crate) holes: Vec<Hole>,
+    /// The end of the last whole turn that was handed on, in the files and in the chain.
+    pub(crate) settled: Place,
+    settled_last: Position,
+    /// Records handed on.
+    pub(crate) records: u64,
+    /// Highest sequence number known synced, and the end of that record.
+    pub(crate) durable: u64,
+    pub(crate) durable_place: Place,
+    /// The body of every `segment` record that was admitted, with the segment's index.
+    pub(crate) segments: Vec<(usize, SegmentBody)>,
+    pub(crate) newer: Option<(Place, u64)>,
+    pub(crate) pending: VecDeque<Pending>,
+    /// The hole that the next admitted record closes.
+    pub(crate) open: Option<Hole>,
+    /// Ends of admitted records above `durable`.
+    ends: VecDeque<(u64, Place)>,
+    searches: u32,
+}
+
+/// An admitted record whose turn is not known to be whole, or that stands behind a hole that may be a tail.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) record: Record,
+    pub(crate) end: Place,
+    before: Option<(String, SessionHead)>,
+}
+
+/// A line in its segment.
+pub(crate) struct Line<'a> {
+    /// Without LF.
+    pub(crate) bytes: &'a [u8],
+    start: usize,
+    end: usize,
+}
+
+impl Walk {
+    pub(crate) fn new() -> Walk {
+        let start = Place { segment: 0, offset: 0 };
+        Walk {
+            heads: Heads::new(),
+            holes: Vec::new(),
+            settled: start,
+            settled_last: Position::START,
+            records: 0,
+            durable: 0,
+            durable_place: start,
+            segments: Vec::new(),
+            newer: None,
+            pending: VecDeque::new(),
+            open: None,
+            ends: VecDeque::new(),
+            searches: SEARCHES_MAX,
+        }
+    }
+
+    /// Walks the next segment. `first_seq` is what its name promises. Whole turns go to `sink` as they are complete.
+    pub(crate) fn segment(&mut self, index: usize, first_seq: u64, bytes: &[u8], sink: &mut impl FnMut(Record)) {
+        let content = content_len(bytes);
+        if content > 0 && first_seq != self.heads.last.seq + 1 && self.open.is_none() {
+            let at = Place { segment: index, offset: 0 };
+            self.note(at, Shape::MissingSegment, &format!("the segment does not begin at record {}", self.next_seq()));
+        }
+        let mut first = true;
+        for line in Lines::new(&bytes[..content], 0) {
+            if first && self.is_foreign(&line) {
+                let at = Place { segment: index, offset: 0 };
+                self.note(at, Shape::BrokenChain, "a segment of another ledger stands here");
+                return;
+            }
+            self.line(index, first, &line, &bytes[..content]);
+            first = false;
+            self.settle(sink);
+        }
+    }
+
+    fn next_seq(&self) -> u64 {
+        self.heads.last.seq + 1
+    }
+
+    /// A first line that says that the whole file belongs to another ledger.
+    fn is_foreign(&self, line: &Line<'_>) -> bool {
+        let Some((_index, ours)) = self.segments.last() else { return false };
+        let Judged::Record(record) = judge(line.bytes) else { return false };
+        SegmentBody::of(&record).is_some_and(|body| body.ledger != ours.ledger)
+    }
+
+    fn line(&mut self, segment: usize, first: bool, line: &Line<'_>, content: &[u8]) {
+        let place = |offset: usize| Place { segment, offset: wide(offset) };
+        let whole = line.end - line.start > line.bytes.len();
+        match judge(line.bytes) {
+            Judged::Newer(version) => {
+                self.newer.get_or_insert((place(line.start), version));
+                let detail = format!("format version {version}; this program knows {VERSION}");
+                self.note(place(line.start), Shape::Newer, &detail);
+            }
+            Judged::Record(record) if whole => self.record(*record, segment, first, line, content),
+            Judged::Record(_) => {
+                self.note(place(line.start), Shape::Fragment, "a line without its end");
+                self.bad(line);
+            }
+            Judged::Bad(fault) => {
+                let shape = if whole { Shape::BadLine } else { Shape::Fragment };
+                self.note(place(line.start), shape, &fault.to_string());
+                self.bad(line);
+            }
+        }
+    }
+
+    fn record(&mut self, record: Record, segment: usize, first: bool, line: &Line<'_>, content: &[u8]) {
+        let place = |offset: usize| Place { segment, offset: wide(offset) };
+        if !self.belongs(&record, line, content) {
+            let seq = record.header.seq;
+            let detail = format!("record {seq} does not follow from record {}", self.heads.last.seq);
+            let hole = self.note(place(line.start), Shape::BrokenChain, &detail);
+            hole.sessions.extend(record.header.sid);
+            return;
+        }
+        let missing = record.header.seq - self.next_seq();
+        if missing > 0 && self.open.is_none() {
+            let detail = format!("records {} to {} are missing", self.next_seq(), record.header.seq - 1);
+            self.note(place(line.start), Shape::BrokenChain, &detail);
+        } else if missing == 0 && !self.links(&record) {
+            let detail = format!("record {} does not follow from the one before", record.header.seq);
+            let before = self.heads.sessions.iter().find(|(_sid, head)| head.seq == self.heads.last.seq);
+            let before = before.map(|(sid, _head)| sid.clone());
+            let hole = self.note(place(line.start), Shape::BrokenChain, &detail);
+            hole.sessions.extend(before.into_iter().chain(record.header.sid.clone()));
+        }
+        let body = SegmentBody::of(&record);
+        if first != body.is_some() || first != (record.header.t == SEGMENT_TYPE) {
+            let detail = if first { "the segment does not begin with its record" } else { "a segment record inside" };
+            self.note(place(line.start), Shape::BrokenChain, detail);
+        }
+        if let Some(body) = body {
+            self.segments.push((segment, body));
+        }
+        self.admit(record, missing, place(line.start), place(line.end));
+    }
+
+    /// Whether a sound record has its place here, be it behind a hole.
+    fn belongs(&mut self, record: &Record, line: &Line<'_>, content: &[u8]) -> bool {
+        let next_seq = self.next_seq();
+        if record.header.seq < next_seq {
+            return false;
+        }
+        if self.links(record) {
+            return true;
+        }
+        let bad_bytes = self.open.as_ref().map_or(0, |hole| hole.bad_bytes);
+        let missing = record.header.seq - next_seq;
+        if missing > 0 && bad_bytes > 0 && missing <= bad_bytes / LINE_BYTES_MIN + 1 {
+            return true;
+        }
+        if bad_bytes == 0 && self.goes_on_later(&content[line.end..]) {
+            return false;
+        }
+        let following = Lines::new(content, line.end).next();
+        match following.map(|line| judge(line.bytes)) {
+            Some(Judged::Record(next)) => {
+                next.header.seq == record.header.seq + 1 && next.header.prev == Some(record.digest)
+            }
+            Some(Judged::Bad(_) | Judged::Newer(_)) => missing > 0 && bad_bytes > 0,
+            None => missing > 0 && record.header.dur >= next_seq,
+        }
+    }
+
+    fn links(&self, record: &Record) -> bool {
+        let last = self.heads.last;
+        let prev = if last.seq == 0 { None } else { Some(last.digest) };
+        record.header.seq == last.seq + 1 && record.header.prev == prev
+    }
+
+    /// Whether a line further on in this segment follows from the last admitted record, so that what stands between
+    /// was put there.
+    fn goes_on_later(&mut self, rest: &[u8]) -> bool {
+        if self.searches == 0 || self.heads.last.seq == 0 {
+            return false;
+        }
+        self.searches -= 1;
+        let needle = format!("\"prev\":\"{}\"", self.heads.last.digest);
+        let mut lines = Lines::new(rest, 0).filter(|line| contains(line.bytes, needle.as_bytes()));
+        lines.any(|line| matches!(judge(line.bytes), Judged::Record(record) if self.links(&record)))
+    }
+
+    fn admit(&mut self, record: Record, missing: u64, start: Place, end: Place) {
+        if let Some(mut hole) = self.open.take() {
+            hole.missing = missing;
+            self.holes.push(hole);
+        }
+        self.check_session(&record, start);
+        let header = &record.header;
+        self.ends.push_back((header.seq, end));
+        self.durable = self.durable.max(header.dur);
+        while let Some((_seq, place)) = self.ends.pop_front_if(|(seq, _place)| *seq <= self.durable) {
+            self.durable_place = place;
+        }
+        let before = self.heads.advance(header, record.digest);
+        self.pending.push_back(Pending { record, end, before });
+    }
+
+    /// The session's own chain: its jumps are explained by holes, or are breaks themselves.
+    fn check_session(&mut self, record: &Record, start: Place) {
+        let header = &record.header;
+        let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return };
+        let head = self.heads.session(sid);
+        let previous = (head.link.seq > 0).then_some(head.link.digest);
+        let sound = if sn == head.link.seq + 1 {
+            header.sp == previous
+        } else {
+            sn > head.link.seq && charge(&mut self.holes, head, header)
+        };
+        if !sound {
+            let detail = format!("record {} breaks the chain of session {sid}", header.seq);
+            let mut hole = Hole::new(header.seq - 1, start, Shape::BrokenChain, detail);
+            hole.sessions.insert(sid.clone());
+            self.holes.push(hole);
+        }
+    }
+
+    /// Hands on every whole turn that no possible tail precedes.
+    fn settle(&mut self, sink: &mut impl FnMut(Record)) {
+        let blocked = self.open.is_some() || self.holes.last().is_some_and(|hole| hole.first_seq() > self.durable);
+        let durable = self.durable;
+        let last = self.pending.iter().rposition(|pending| {
+            let header = &pending.record.header;
+            header.seq <= durable || header.end && !blocked
+        });
+        for pending in self.pending.drain(..last.map_or(0, |index| index + 1)) {
+            self.settled = pending.end;
+            self.settled_last = pending.record.position();
+            self.records += 1;
+            sink(pending.record);
+        }
+    }
+
+    /// Planted bug: hands on the sound records of a turn that has no end.
+    pub(crate) fn settle_half_turn(&mut self, sink: &mut impl FnMut(Record)) {
+        let holes = &self.holes;
+        let first_hole = holes.iter().map(Hole::first_seq).find(|seq| *seq > self.durable).unwrap_or(u64::MAX);
+        while let Some(pending) = self.pending.pop_front_if(|pending| pending.record.header.seq < first_hole) {
+            self.settled = pending.end;
+            self.settled_last = pending.record.position();
+            self.records += 1;
+            sink(pending.record);
+        }
+    }
+
+    /// Takes everything back that was admitted and not handed on, so that the heads are those at the last whole turn.
+    pub(crate) fn retreat(&mut self) {
+        while let Some(pending) = self.pending.pop_back() {
+            if let Some((sid, before)) = pending.before {
+                self.heads.restore(&sid, before);
+            }
+        }
+        self.heads.last = self.settled_last;
+        let settled = self.settled.segment;
+        self.segments.retain(|(index, _body)| *index <= settled);
+    }
+
+    /// Opens a hole here, or adds to the one that is open.
+    fn note(&mut self, at: Place, shape: Shape, detail: &str) -> &mut Hole {
+        let after_seq = self.heads.last.seq;
+        let hole = self.open.get_or_insert_with(|| Hole::new(after_seq, at, shape, detail.to_owned()));
+        hole.worsen(shape, detail);
+        hole
+    }
+
+    fn bad(&mut self, line: &Line<'_>) {
+        if let Some(hole) = &mut self.open {
+            hole.bad_bytes += wide(line.end - line.start);
+        }
+    }
+}
+
+/// The length without trailing LF fill: up to and with the LF of the last line.
+pub(crate) fn content_len(bytes: &[u8]) -> usize {
+    match bytes.iter().rposition(|byte| *byte != b'\n') {
+        None => 0,
+        Some(last) => bytes.len().min(last + 2),
+    }
+}
+
+/// The lines of some bytes, from an offset on.
+pub(crate) struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Lines<'a> {
+        Lines { bytes, at }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let start = self.at;
+        let rest = &self.bytes[start..];
+        if rest.is_empty() {
+            return None;
+        }
+        let len = rest.iter().position(|byte| *byte == b'\n');
+        let (len, end) = len.map_or((rest.len(), self.bytes.len()), |len| (len, start + len + 1));
+        self.at = end;
+        Some(Line { bytes: &rest[..len], start, end })
+    }
+}
+
+fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+fn wide(len: usize) -> u64 {
+    u64::try_from(len).expect("a length fits 64 bits")
+}

@@ -1,0 +1,64 @@
+//! Segments: one file each, named by its first sequence number, opened by a `segment` record that says where it belongs.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::digest::Digest;
+use crate::entry::Entry;
+use crate::record::Record;
+use crate::storage::{Folder, Name};
+
+/// The type of the record that opens a segment.
+pub(crate) const SEGMENT_TYPE: &str = "segment";
+
+/// The `body` of a `segment` record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SegmentBody {
+    /// The boot in which every record of this segment was written.
+    pub(crate) boot: String,
+    /// The ledger's id.
+    pub(crate) ledger: String,
+    /// 1 for the first.
+    pub(crate) number: u64,
+    /// The last digest of the segment before; absent in the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) previous: Option<Digest>,
+}
+
+impl SegmentBody {
+    /// The body of a record, if it is a `segment` record with a body that can be read.
+    pub(crate) fn of(record: &Record) -> Option<SegmentBody> {
+        if record.header.t != SEGMENT_TYPE {
+            return None;
+        }
+        serde_json::from_str(record.body()?).ok()
+    }
+
+    pub(crate) fn entry(&self) -> Entry {
+        let body = serde_json::to_value(self).expect("strings and numbers always serialise");
+        let members = Map::from_iter([("body".to_owned(), body)]);
+        Entry { t: SEGMENT_TYPE.to_owned(), sid: None, ep: None, members }
+    }
+}
+
+/// An entry of the ledger's own making, without a session.
+pub(crate) fn own_entry(t: &str, body: Value) -> Entry {
+    Entry { t: t.to_owned(), sid: None, ep: None, members: Map::from_iter([("body".to_owned(), body)]) }
+}
+
+/// The file name of the segment whose first record has this sequence number.
+pub(crate) fn file_name(first_seq: u64) -> String {
+    format!("{first_seq:020}.jsonl")
+}
+
+/// The first sequence number that a name promises, if it is a segment's name.
+pub(crate) fn first_seq(file: &str) -> Option<u64> {
+    let digits = file.strip_suffix(".jsonl")?;
+    let plain = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if plain { digits.parse().ok() } else { None }
+}
+
+pub(crate) fn in_ledger(file: &str) -> Name<'_> {
+    Name { folder: Folder::Ledger, file }
+}

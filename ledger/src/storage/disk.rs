@@ -1,0 +1,217 @@
+//! The disk behind the storage port (Unix).
+//!
+//! Promises: folders 0700 and files 0600, ours alone; everything is opened relative to a held folder descriptor and
+//! never through a link; what is somebody else's is refused with owner and mode in the message and never repaired.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
+
+use super::lock::{WriterLock, lock};
+use super::{Access, Folder, LockError, Name, Storage};
+
+/// A ledger folder, and the folder for what is set aside.
+#[derive(Debug)]
+pub struct Disk {
+    ledger: Place,
+    quarantine: Place,
+    read_only: bool,
+}
+
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    held: OnceLock<HeldFolder>,
+}
+
+/// A folder by descriptor, so that no later change of a path can lead elsewhere.
+#[derive(Debug)]
+pub(super) struct HeldFolder {
+    descriptor: OwnedFd,
+    path: PathBuf,
+    strict: bool,
+}
+
+impl Disk {
+    /// For the writer. The folders are made when first needed; what is there already has to be ours.
+    pub fn new(ledger: impl Into<PathBuf>, quarantine: impl Into<PathBuf>) -> Disk {
+        Disk { ledger: Place::at(ledger.into()), quarantine: Place::at(quarantine.into()), read_only: false }
+    }
+
+    /// For readers of any copy, whoever owns it: nothing is made or changed.
+    pub fn reading(ledger: impl Into<PathBuf>) -> Disk {
+        let ledger = Place::at(ledger.into());
+        Disk { quarantine: Place::at(ledger.path.join("quarantine")), ledger, read_only: true }
+    }
+
+    fn held(&self, folder: Folder) -> io::Result<&HeldFolder> {
+        let place = match folder {
+            Folder::Ledger => &self.ledger,
+            Folder::Quarantine => &self.quarantine,
+        };
+        if let Some(held) = place.held.get() {
+            return Ok(held);
+        }
+        let held = if self.read_only { HeldFolder::look(&place.path)? } else { HeldFolder::make(&place.path)? };
+        Ok(place.held.get_or_init(|| held))
+    }
+
+    fn open_at(&self, name: Name<'_>, flags: OFlag) -> io::Result<File> {
+        let folder = self.held(name.folder)?;
+        let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let file = File::from(openat(folder.descriptor(), name.file, flags, Mode::from_bits_truncate(0o600))?);
+        folder.check_file(&file, name.file)?;
+        Ok(file)
+    }
+}
+
+impl Place {
+    fn at(path: PathBuf) -> Place {
+        Place { path, held: OnceLock::new() }
+    }
+}
+
+impl HeldFolder {
+    /// Opens the folder, making it (and only it) if there is none. It has to be ours alone.
+    pub(super) fn make(path: &Path) -> io::Result<HeldFolder> {
+        match nix::unistd::mkdir(path, Mode::from_bits_truncate(0o700)) {
+            Ok(()) => sync_parent(path)?,
+            Err(Errno::EEXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let folder = HeldFolder::at(path, true)?;
+        let stat = fstat(folder.descriptor())?;
+        check_owner(&stat, path)?;
+        Ok(folder)
+    }
+
+    fn look(path: &Path) -> io::Result<HeldFolder> {
+        HeldFolder::at(path, false)
+    }
+
+    fn at(path: &Path, strict: bool) -> io::Result<HeldFolder> {
+        let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
+        let descriptor = open(path, flags, Mode::empty())?;
+        Ok(HeldFolder { descriptor, path: path.to_owned(), strict })
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// A file of the folder has to be a regular file and, for the writer, ours alone.
+    pub(super) fn check_file(&self, file: &File, name: &str) -> io::Result<()> {
+        let stat = fstat(file)?;
+        let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
+        if kind != SFlag::S_IFREG {
+            return Err(io::Error::other(format!("{} is not a regular file", self.path.join(name).display())));
+        }
+        if self.strict { check_owner(&stat, &self.path.join(name)) } else { Ok(()) }
+    }
+}
+
+fn check_owner(stat: &FileStat, path: &Path) -> io::Result<()> {
+    let mode = stat.st_mode & 0o7777;
+    if stat.st_uid == geteuid().as_raw() && mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let text = format!(
+        "{} belongs to uid {} with mode {mode:04o}; it has to be yours and closed to others",
+        path.display(),
+        stat.st_uid
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    Ok(fsync(open(parent, flags, Mode::empty())?)?)
+}
+
+impl Storage for Disk {
+    type File = File;
+    type Lock = WriterLock;
+
+    fn lock(&self, wait: Duration) -> Result<WriterLock, LockError> {
+        lock(self.held(Folder::Ledger)?, wait)
+    }
+
+    fn create(&self, name: Name<'_>) -> io::Result<File> {
+        self.open_at(name, OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL)
+    }
+
+    fn open(&self, name: Name<'_>, access: Access) -> io::Result<File> {
+        let flags = match access {
+            Access::Read => OFlag::O_RDONLY | OFlag::O_NONBLOCK,
+            Access::Write => OFlag::O_RDWR,
+        };
+        self.open_at(name, flags)
+    }
+
+    fn len(&self, file: &File) -> io::Result<u64> {
+        Ok(file.metadata()?.len())
+    }
+
+    fn read_at(&self, file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        FileExt::read_at(file, buffer, offset)
+    }
+
+    fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        FileExt::write_at(file, bytes, offset)
+    }
+
+    fn truncate(&self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    fn sync_data(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn sync_folder(&self, folder: Folder) -> io::Result<()> {
+        Ok(fsync(self.held(folder)?.descriptor())?)
+    }
+
+    fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
+        let folder = self.held(folder)?.descriptor();
+        Ok(renameat(folder, from, folder, to)?)
+    }
+
+    fn unlink(&self, name: Name<'_>) -> io::Result<()> {
+        let folder = self.held(name.folder)?.descriptor();
+        Ok(unlinkat(folder, name.file, UnlinkatFlags::NoRemoveDir)?)
+    }
+
+    fn list(&self, folder: Folder) -> io::Result<Vec<String>> {
+        let held = match self.held(folder) {
+            Ok(held) => held,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.read_only => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut names = Vec::new();
+        for entry in Dir::openat(held.descriptor(), ".", flags, Mode::empty())? {
+            // Names that are not text are none of ours.
+            if let Ok(name) = entry?.file_name().to_str()
+                && name != "."
+                && name != ".."
+            {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}

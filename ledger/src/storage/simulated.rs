@@ -1,0 +1,500 @@
+//! Simulated storage: every file and folder has a visible image (the page cache) and a durable one (the disk).
+//!
+//! Promises: deterministic, no file is touched, faults by name and n-th call, and processes that stop between or within
+//! any two calls. It is as unkind as the kernels of ledger/README.md: after a failed sync the bytes stay visible, a
+//! second sync succeeds, and the disk never gets them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::{Access, Folder, LockError, Name, Storage};
+
+/// The machine's disk. Clones share it. It outlives the processes that write to it.
+#[derive(Clone)]
+pub struct SimulatedDisk {
+    world: Arc<Mutex<World>>,
+}
+
+/// One process's door to a [`SimulatedDisk`]. It is dead, and every call fails, once the process was stopped.
+#[derive(Clone, Debug)]
+pub struct SimulatedStorage {
+    disk: SimulatedDisk,
+    process: u64,
+}
+
+/// An open file of a [`SimulatedStorage`].
+#[derive(Clone, Debug)]
+pub struct SimulatedFile {
+    inode: usize,
+    writable: bool,
+}
+
+/// The simulated writer lock.
+#[derive(Debug)]
+pub struct SimulatedLock {
+    disk: SimulatedDisk,
+    id: u64,
+}
+
+/// The calls that a fault can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the calls of the port")]
+pub enum Call {
+    Lock,
+    Create,
+    Open,
+    Read,
+    Write,
+    Truncate,
+    SyncData,
+    SyncFolder,
+    Rename,
+    Unlink,
+    List,
+}
+
+/// Makes one call fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Which call.
+    pub call: Call,
+    /// How many such calls succeed first.
+    pub after: u64,
+    /// How it fails.
+    pub kind: FaultKind,
+}
+
+/// How a call fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Nothing happens but the error. A failed sync also forgets what it should have made durable.
+    Error(io::ErrorKind),
+    /// At most this many bytes are written or read.
+    Short(usize),
+    /// This many bytes are written, then the error is reported.
+    Partial(usize, io::ErrorKind),
+}
+
+/// Where a process stops, counted over all its calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The n-th call from now (0 is the next) does not happen.
+    Before(u64),
+    /// The n-th call from now happens, and nobody learns of it.
+    After(u64),
+}
+
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) inodes: Vec<Inode>,
+    pub(super) visible_names: BTreeMap<(Folder, String), usize>,
+    pub(super) durable_names: BTreeMap<(Folder, String), usize>,
+    pub(super) unsynced_names: Vec<(Folder, NameChange)>,
+    /// The write that a kill can tear: the last call, if it was one.
+    pub(super) in_flight: Option<InFlight>,
+    pub(super) process: u64,
+    dead: bool,
+    lock: Option<u64>,
+    locks_taken: u64,
+    faults: Vec<Fault>,
+    stop: Option<Stop>,
+    calls: u64,
+    capacity: Option<u64>,
+}
+
+#[derive(Default)]
+pub(super) struct Inode {
+    pub(super) visible: Vec<u8>,
+    pub(super) durable: Vec<u8>,
+    /// What the durable image lacks, in order. A failed sync drops it from here, never from `visible`.
+    pub(super) unsynced: Vec<Change>,
+}
+
+#[derive(Clone)]
+pub(super) enum Change {
+    Write { offset: usize, bytes: Vec<u8> },
+    Truncate(usize),
+}
+
+#[derive(Clone)]
+pub(super) enum NameChange {
+    Create(String, usize),
+    Rename(String, String),
+    Unlink(String),
+}
+
+pub(super) struct InFlight {
+    pub(super) inode: usize,
+    pub(super) offset: usize,
+    pub(super) len: usize,
+    /// What was visible from `offset` on.
+    pub(super) before: Vec<u8>,
+}
+
+impl Change {
+    pub(super) fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Change::Write { offset, bytes } => {
+                let end = offset + bytes.len();
+                if image.len() < end {
+                    image.resize(end, 0);
+                }
+                image[*offset..end].copy_from_slice(bytes);
+            }
+            Change::Truncate(len) => image.resize(*len, 0),
+        }
+    }
+}
+
+impl NameChange {
+    pub(super) fn apply(&self, folder: Folder, names: &mut BTreeMap<(Folder, String), usize>) {
+        match self {
+            NameChange::Create(name, inode) => {
+                names.insert((folder, name.clone()), *inode);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(inode) = names.remove(&(folder, from.clone())) {
+                    names.insert((folder, to.clone()), inode);
+                }
+            }
+            NameChange::Unlink(name) => {
+                names.remove(&(folder, name.clone()));
+            }
+        }
+    }
+}
+
+impl SimulatedDisk {
+    /// An empty disk.
+    pub fn new() -> SimulatedDisk {
+        SimulatedDisk { world: Arc::default() }
+    }
+
+    /// The door of the process that runs now. After [`SimulatedDisk::crash`] take a new one.
+    pub fn storage(&self) -> SimulatedStorage {
+        SimulatedStorage { disk: self.clone(), process: self.world().process }
+    }
+
+    /// Arms a fault; several can be armed.
+    pub fn inject(&self, fault: Fault) {
+        self.world().faults.push(fault);
+    }
+
+    /// Faults that have not struck yet.
+    pub fn faults_left(&self) -> usize {
+        self.world().faults.len()
+    }
+
+    /// Stops the running process at a call. Every later call of it fails; then call [`SimulatedDisk::crash`].
+    pub fn stop_at(&self, stop: Stop) {
+        self.world().stop = Some(stop);
+    }
+
+    /// Whether the running process has met its stop.
+    pub fn is_stopped(&self) -> bool {
+        self.world().dead
+    }
+
+    /// Calls so far, over all processes.
+    pub fn calls(&self) -> u64 {
+        self.world().calls
+    }
+
+    /// Limits the visible bytes of all files together; `None` frees the disk again.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.world().capacity = bytes;
+    }
+
+    /// The visible bytes of a file, as any reader would see them.
+    pub fn contents(&self, name: Name<'_>) -> Option<Vec<u8>> {
+        let world = self.world();
+        let inode = world.visible_names.get(&(name.folder, name.file.to_owned()))?;
+        Some(world.inodes[*inode].visible.clone())
+    }
+
+    /// Replaces a file, visible and durable: an edit by somebody else, or a fault of the disk.
+    pub fn tamper(&self, name: Name<'_>, bytes: &[u8]) {
+        let mut world = self.world();
+        let world = &mut *world;
+        let key = (name.folder, name.file.to_owned());
+        let inode = world.inodes.len();
+        world.inodes.push(Inode { visible: bytes.to_vec(), durable: bytes.to_vec(), unsynced: Vec::new() });
+        world.visible_names.insert(key.clone(), inode);
+        world.durable_names.insert(key, inode);
+    }
+
+    /// Removes a file, visible and durable: an edit by somebody else.
+    pub fn remove(&self, name: Name<'_>) {
+        let mut world = self.world();
+        let key = (name.folder, name.file.to_owned());
+        world.visible_names.remove(&key);
+        world.durable_names.remove(&key);
+    }
+
+    /// The visible names of a folder, sorted.
+    pub fn names(&self, folder: Folder) -> Vec<String> {
+        names_of(&self.world(), folder)
+    }
+
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().expect("no call panics while it holds the world")
+    }
+}
+
+impl Default for SimulatedDisk {
+    fn default() -> Self {
+        SimulatedDisk::new()
+    }
+}
+
+impl fmt::Debug for SimulatedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimulatedDisk")
+    }
+}
+
+impl Drop for SimulatedLock {
+    fn drop(&mut self) {
+        let mut world = self.disk.world();
+        if world.lock == Some(self.id) {
+            world.lock = None;
+        }
+    }
+}
+
+impl World {
+    /// The process is gone: its locks are free, its handles are dead, its faults are forgotten.
+    pub(super) fn end_process(&mut self) {
+        self.process += 1;
+        self.dead = false;
+        self.lock = None;
+        self.stop = None;
+        self.faults.clear();
+        self.in_flight = None;
+    }
+
+    /// Counts a call, and says whether a fault strikes it and whether the process stops after it.
+    fn enter(&mut self, process: u64, call: Call) -> io::Result<(Option<FaultKind>, bool)> {
+        if self.dead || process != self.process {
+            return Err(dead());
+        }
+        self.calls += 1;
+        let mut stops_after = false;
+        match &mut self.stop {
+            Some(Stop::Before(0)) => {
+                self.dead = true;
+                return Err(dead());
+            }
+            Some(Stop::After(0)) => {
+                self.dead = true;
+                stops_after = true;
+            }
+            Some(Stop::Before(left) | Stop::After(left)) => *left -= 1,
+            None => {}
+        }
+        let struck = self.faults.iter().position(|fault| fault.call == call && fault.after == 0);
+        for fault in self.faults.iter_mut().filter(|fault| fault.call == call) {
+            fault.after = fault.after.saturating_sub(1);
+        }
+        self.in_flight = None;
+        Ok((struck.map(|index| self.faults.remove(index).kind), stops_after))
+    }
+
+    fn room(&self) -> usize {
+        let used: usize = self.visible_names.values().map(|inode| self.inodes[*inode].visible.len()).sum();
+        let capacity = self.capacity.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+        capacity.saturating_sub(used)
+    }
+
+    fn find(&self, name: Name<'_>) -> io::Result<usize> {
+        let found = self.visible_names.get(&(name.folder, name.file.to_owned()));
+        found.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn change_name(&mut self, folder: Folder, change: NameChange) {
+        change.apply(folder, &mut self.visible_names);
+        self.unsynced_names.push((folder, change));
+    }
+
+    fn change(&mut self, inode: usize, change: Change) {
+        let inode = &mut self.inodes[inode];
+        change.apply(&mut inode.visible);
+        inode.unsynced.push(change);
+    }
+
+    fn write(&mut self, inode: usize, offset: usize, bytes: &[u8]) -> io::Result<usize> {
+        let visible = &self.inodes[inode].visible;
+        let growth = (offset + bytes.len()).saturating_sub(visible.len());
+        let missing = growth.saturating_sub(self.room());
+        let len = bytes.len().saturating_sub(missing);
+        if len == 0 && !bytes.is_empty() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let before = visible.get(offset..).unwrap_or_default().to_vec();
+        self.change(inode, Change::Write { offset, bytes: bytes[..len].to_vec() });
+        self.in_flight = Some(InFlight { inode, offset, len, before });
+        Ok(len)
+    }
+}
+
+impl SimulatedStorage {
+    /// Runs one call: liveness, stop, a fault that only reports an error, then the call itself.
+    fn call<T>(&self, call: Call, run: impl FnOnce(&mut World, Option<FaultKind>) -> io::Result<T>) -> io::Result<T> {
+        let mut world = self.disk.world();
+        let (fault, stops_after) = world.enter(self.process, call)?;
+        let result = match fault {
+            Some(FaultKind::Error(kind)) if !matches!(call, Call::SyncData | Call::SyncFolder) => Err(kind.into()),
+            Some(_) | None => run(&mut world, fault),
+        };
+        if stops_after { Err(dead()) } else { result }
+    }
+}
+
+impl Storage for SimulatedStorage {
+    type File = SimulatedFile;
+    type Lock = SimulatedLock;
+
+    fn lock(&self, _wait: Duration) -> Result<SimulatedLock, LockError> {
+        let taken = self.call(Call::Lock, |world, _fault| {
+            if world.lock.is_some() {
+                return Ok(None);
+            }
+            world.locks_taken += 1;
+            world.lock = Some(world.locks_taken);
+            Ok(world.lock)
+        })?;
+        let id = taken.ok_or(LockError::Held)?;
+        Ok(SimulatedLock { disk: self.disk.clone(), id })
+    }
+
+    fn create(&self, name: Name<'_>) -> io::Result<SimulatedFile> {
+        self.call(Call::Create, |world, _fault| {
+            if world.find(name).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            let inode = world.inodes.len();
+            world.inodes.push(Inode::default());
+            world.change_name(name.folder, NameChange::Create(name.file.to_owned(), inode));
+            Ok(SimulatedFile { inode, writable: true })
+        })
+    }
+
+    fn open(&self, name: Name<'_>, access: Access) -> io::Result<SimulatedFile> {
+        self.call(Call::Open, |world, _fault| {
+            let inode = world.find(name)?;
+            Ok(SimulatedFile { inode, writable: access == Access::Write })
+        })
+    }
+
+    fn len(&self, file: &SimulatedFile) -> io::Result<u64> {
+        let world = self.disk.world();
+        Ok(wide(world.inodes[file.inode].visible.len()))
+    }
+
+    fn read_at(&self, file: &SimulatedFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.call(Call::Read, |world, fault| {
+            let visible = world.inodes[file.inode].visible.get(narrow(offset)?..).unwrap_or_default();
+            let len = visible.len().min(buffer.len()).min(bound(fault));
+            buffer[..len].copy_from_slice(&visible[..len]);
+            Ok(len)
+        })
+    }
+
+    fn write_at(&self, file: &SimulatedFile, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        assert!(file.writable, "opened for reading only");
+        self.call(Call::Write, |world, fault| {
+            let bytes = &bytes[..bytes.len().min(bound(fault))];
+            let written = world.write(file.inode, narrow(offset)?, bytes)?;
+            match fault {
+                Some(FaultKind::Partial(_, kind)) => Err(kind.into()),
+                Some(FaultKind::Error(_) | FaultKind::Short(_)) | None => Ok(written),
+            }
+        })
+    }
+
+    fn truncate(&self, file: &SimulatedFile, len: u64) -> io::Result<()> {
+        assert!(file.writable, "opened for reading only");
+        self.call(Call::Truncate, |world, _fault| {
+            world.change(file.inode, Change::Truncate(narrow(len)?));
+            Ok(())
+        })
+    }
+
+    fn sync_data(&self, file: &SimulatedFile) -> io::Result<()> {
+        self.call(Call::SyncData, |world, fault| {
+            let inode = &mut world.inodes[file.inode];
+            let unsynced = std::mem::take(&mut inode.unsynced);
+            match fault {
+                Some(FaultKind::Error(kind) | FaultKind::Partial(_, kind)) => return Err(kind.into()),
+                Some(FaultKind::Short(_)) | None => {}
+            }
+            for change in unsynced {
+                change.apply(&mut inode.durable);
+            }
+            Ok(())
+        })
+    }
+
+    fn sync_folder(&self, folder: Folder) -> io::Result<()> {
+        self.call(Call::SyncFolder, |world, fault| {
+            let unsynced = std::mem::take(&mut world.unsynced_names);
+            let (these, others) = unsynced.into_iter().partition(|(of, _change)| *of == folder);
+            world.unsynced_names = others;
+            let these: Vec<(Folder, NameChange)> = these;
+            match fault {
+                Some(FaultKind::Error(kind) | FaultKind::Partial(_, kind)) => return Err(kind.into()),
+                Some(FaultKind::Short(_)) | None => {}
+            }
+            for (folder, change) in these {
+                change.apply(folder, &mut world.durable_names);
+            }
+            Ok(())
+        })
+    }
+
+    fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
+        self.call(Call::Rename, |world, _fault| {
+            world.find(Name { folder, file: from })?;
+            world.change_name(folder, NameChange::Rename(from.to_owned(), to.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn unlink(&self, name: Name<'_>) -> io::Result<()> {
+        self.call(Call::Unlink, |world, _fault| {
+            world.find(name)?;
+            world.change_name(name.folder, NameChange::Unlink(name.file.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn list(&self, folder: Folder) -> io::Result<Vec<String>> {
+        self.call(Call::List, |world, _fault| Ok(names_of(world, folder)))
+    }
+}
+
+fn names_of(world: &World, folder: Folder) -> Vec<String> {
+    world.visible_names.keys().filter(|(of, _name)| *of == folder).map(|(_of, name)| name.clone()).collect()
+}
+
+fn bound(fault: Option<FaultKind>) -> usize {
+    match fault {
+        Some(FaultKind::Short(bytes) | FaultKind::Partial(bytes, _)) => bytes,
+        Some(FaultKind::Error(_)) | None => usize::MAX,
+    }
+}
+
+fn dead() -> io::Error {
+    io::Error::other("the simulated process is dead")
+}
+
+fn narrow(offset: u64) -> io::Result<usize> {
+    usize::try_from(offset).map_err(|_wide| io::ErrorKind::InvalidInput.into())
+}
+
+fn wide(len: usize) -> u64 {
+    u64::try_from(len).expect("a length fits 64 bits")
+}

@@ -1,0 +1,5 @@
+//! The ledger's tests, one binary. Simulated storage unless a test says otherwise.
+
+mod basics;
+mod support;
+mod tails;

@@ -1,0 +1,67 @@
+//! What the tests share: entries, stamps, and opening a ledger on a simulated disk.
+
+use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
+use ostler_ledger::{Entry, Ledger, Options, Position, Record, Recovery, Stamp};
+use serde_json::{Map, Value, json};
+
+pub(crate) const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
+pub(crate) const BOOT: &str = "boot-a";
+pub(crate) const OTHER_BOOT: &str = "boot-b";
+
+pub(crate) fn members(value: Value) -> Map<String, Value> {
+    let Value::Object(members) = value else { panic!("an object") };
+    members
+}
+
+/// A record of a session; `None` names none.
+pub(crate) fn entry(sid: Option<&str>, text: &str) -> Entry {
+    let members = members(json!({"body": {"text": text}}));
+    Entry { t: "note".to_owned(), sid: sid.map(str::to_owned), ep: None, members }
+}
+
+pub(crate) fn options(boot: &str) -> Options {
+    Options::new("test-ledger", boot)
+}
+
+pub(crate) fn open(disk: &SimulatedDisk) -> (Ledger<SimulatedStorage>, Recovery) {
+    Ledger::open(disk.storage(), options(BOOT)).expect("opens")
+}
+
+pub(crate) fn turn(ledger: &mut Ledger<SimulatedStorage>, batch: &[Entry]) -> Vec<Position> {
+    let positions = ledger.append(batch, &STAMP).expect("appends");
+    ledger.sync().expect("syncs");
+    positions
+}
+
+pub(crate) fn records(ledger: &Ledger<SimulatedStorage>) -> Vec<Record> {
+    ledger.records().map(|record| record.expect("reads")).collect()
+}
+
+/// The `body.text` of every record that has one.
+pub(crate) fn texts(ledger: &Ledger<SimulatedStorage>) -> Vec<String> {
+    records(ledger).iter().filter_map(text).collect()
+}
+
+pub(crate) fn text(record: &Record) -> Option<String> {
+    let body: Value = serde_json::from_str(record.body()?).expect("a body is JSON");
+    body["text"].as_str().map(str::to_owned)
+}
+
+pub(crate) fn segment(file: &str) -> Name<'_> {
+    Name { folder: Folder::Ledger, file }
+}
+
+/// The segments of a disk with their bytes, in order.
+pub(crate) fn segments(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+    let files = disk.names(Folder::Ledger);
+    files.into_iter().map(|file| (file.clone(), disk.contents(segment(&file)).expect("is there"))).collect()
+}
+
+/// A new disk with these segments.
+pub(crate) fn disk_of(files: &[(String, Vec<u8>)]) -> SimulatedDisk {
+    let disk = SimulatedDisk::new();
+    for (file, bytes) in files {
+        disk.tamper(segment(file), bytes);
+    }
+    disk
+}
