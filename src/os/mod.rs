@@ -7,16 +7,26 @@
 pub mod arg;
 /// Wall and boot time.
 pub mod clock;
+/// One deadline for a whole command.
+pub mod deadline;
 /// Randomness from the kernel.
 pub mod entropy;
+/// The one reading of the process environment.
+pub mod environment;
+/// A folder held by its descriptor.
+pub mod folder;
 /// Which process is meant.
 pub mod identity;
 /// Soft resource limits and the file mode mask.
 pub mod limits;
+/// The state root: where it is, that it is ours.
+pub mod paths;
 /// Who is at the other end of a local socket.
 pub mod peer;
 /// The kernel's process table, read only.
 pub mod process;
+/// The runtime folder: where sockets live.
+pub mod runtime;
 /// Signals that reach who is meant or nobody.
 pub mod signal;
 /// Starts a program detached.
