@@ -291,6 +291,17 @@ impl Folder {
         Ok(nix::unistd::unlinkat(&self.fd, name, UnlinkatFlags::RemoveDir)?)
     }
 
+    /// Marks `name` as changed now. Follows no link.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn touch(&self, name: &str) -> io::Result<()> {
+        use nix::sys::stat::{UtimensatFlags, utimensat};
+        use nix::sys::time::TimeSpec;
+        let now = TimeSpec::UTIME_NOW;
+        Ok(utimensat(&self.fd, name, &now, &now, UtimensatFlags::NoFollowSymlink)?)
+    }
+
     /// The names in it that are UTF-8, in no order.
     ///
     /// # Errors

@@ -9,6 +9,8 @@ pub mod arg;
 pub mod clock;
 /// One deadline for a whole command.
 pub mod deadline;
+/// Starting a process that outlives its starter.
+pub mod detach;
 /// Randomness from the kernel.
 pub mod entropy;
 /// The one reading of the process environment.

@@ -5,6 +5,10 @@
 pub mod error;
 /// The closed set of methods.
 pub mod method;
+/// The discovery record.
+pub mod record;
+/// The report pipe of a start.
+pub mod report;
 /// What the broker implements and the connections call.
 pub mod service;
 /// Every JSON document of the protocol.

@@ -1,0 +1,101 @@
+//! Publishing the discovery record, and taking back only our own.
+
+use std::io;
+
+use crate::os::paths::StateRoot;
+use crate::rpc::record::RECORD_NAME;
+pub use crate::rpc::record::{Found, Record, SCHEMA, read};
+
+/// Publishes the record: 0600, whole or not at all, durable when this returns. Only for the owner of the lock.
+///
+/// # Errors
+/// What the system answers; then what was published before still is.
+pub fn publish(root: &StateRoot, record: &Record) -> io::Result<()> {
+    root.folder().clear_temporary(RECORD_NAME)?;
+    root.folder().replace(RECORD_NAME, &record.to_bytes())
+}
+
+/// Removes the record if it is the one of this incarnation; says whether it was. To be called while the lock is held:
+/// then nobody else publishes in between.
+///
+/// # Errors
+/// What the system answers.
+pub fn remove_if_mine(root: &StateRoot, incarnation: &str) -> io::Result<bool> {
+    let is_mine = read(root.folder())?.record().is_some_and(|record| record.broker.incarnation == incarnation);
+    if is_mine {
+        root.folder().remove_file(RECORD_NAME)?;
+        root.folder().sync()?;
+    }
+    Ok(is_mine)
+}
+
+#[cfg(test)]
+pub(super) fn example(incarnation: &str) -> Record {
+    use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+    Record {
+        schema: SCHEMA,
+        broker: Broker {
+            pid: 1,
+            generation: 1,
+            incarnation: incarnation.to_owned(),
+            version: "0.1.0".to_owned(),
+            protocol: PROTOCOL,
+            endpoint: "unix:/nowhere".to_owned(),
+            root: "/nowhere".into(),
+            started_at: Timestamp::from_us(0),
+        },
+        root_id: RootId::new(1, 2),
+        token: "secret".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ones_own_record_is_taken_back() {
+        let home = tempfile::tempdir().unwrap();
+        let root = StateRoot::open_or_create(&home.path().join("root")).unwrap();
+        assert!(!remove_if_mine(&root, "a").unwrap());
+        publish(&root, &example("a")).unwrap();
+        assert!(!remove_if_mine(&root, "b").unwrap());
+        assert_eq!(read(root.folder()).unwrap().record(), Some(example("a")));
+        assert!(remove_if_mine(&root, "a").unwrap());
+        assert_eq!(read(root.folder()).unwrap(), Found::Absent);
+        assert!(!format!("{:?}", example("a")).contains("secret"));
+    }
+
+    /// Report opencode#27843: a reader met a half-written record.
+    #[test]
+    fn twenty_readers_never_meet_half_a_record() {
+        let home = tempfile::tempdir().unwrap();
+        let root = StateRoot::open_or_create(&home.path().join("root")).unwrap();
+        publish(&root, &example("0")).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..20)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut seen = std::collections::BTreeSet::new();
+                        while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                            let found = read(root.folder()).unwrap();
+                            let record = found.clone().record().unwrap_or_else(|| panic!("{found:?}"));
+                            seen.insert(record.broker.incarnation.clone());
+                            assert_eq!(record, example(&record.broker.incarnation));
+                        }
+                        seen.len()
+                    })
+                })
+                .collect();
+            for round in 1..300 {
+                publish(&root, &example(&"x".repeat(round))).unwrap();
+            }
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            let seen: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+            assert!(seen > 20, "the readers saw it change");
+        });
+        let names = root.folder().names().unwrap();
+        assert_eq!(names, [RECORD_NAME], "no temporary file is left");
+    }
+}
