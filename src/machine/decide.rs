@@ -183,6 +183,9 @@ impl Asked<'_> {
                 let done = self.done(kind, Some(id), gained(session));
                 self.answered(vec![accept(session.episode, Plan::Nothing), done])
             }
+            Move::Join if session.waiting().count() >= limits::WAITING_OPERATIONS => {
+                refused(Refusal::Crowded { session: id.clone() })
+            }
             Move::Join => self.answered(vec![accept(session.episode, Plan::Join)]),
             Move::Launch if self.state.live >= limits::LIVE_SESSIONS => {
                 refused(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS })
@@ -220,9 +223,9 @@ impl Asked<'_> {
             ep: session.episode,
             body: SessionChange::Forgotten,
         }));
-        let count = |n: usize| u64::try_from(n).ok();
-        let gained =
-            Gained { pruned: count(chosen.len()), left: count(candidates.len() - chosen.len()), ..Gained::default() };
+        let pruned = chosen.iter().map(|session| session.id.clone()).collect();
+        let left = u64::try_from(candidates.len() - chosen.len()).ok();
+        let gained = Gained { pruned, left, ..Gained::default() };
         events.push(self.done(Kind::Prune, None, gained));
         self.answered(events)
     }
@@ -254,7 +257,7 @@ impl Asked<'_> {
 }
 
 /// Ended sessions that a prune would forget, oldest first.
-pub(super) fn prunable(state: &State, now: Time, older_ms: u64) -> impl Iterator<Item = &Session> {
+pub fn prunable(state: &State, now: Time, older_ms: u64) -> impl Iterator<Item = &Session> {
     let before_us = now.wall_us.saturating_sub(older_ms.saturating_mul(1_000));
     state.ages.values().filter_map(|id| state.sessions.get(id)).map(std::convert::AsRef::as_ref).filter(
         move |session| {

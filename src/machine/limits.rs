@@ -26,3 +26,5 @@ pub const BEAT_SESSIONS: usize = 1_000;
 pub const SURVIVORS: usize = 32;
 /// Longest free text that an observation may bring into the ledger, in bytes.
 pub const REASON_BYTES: usize = 1_024;
+/// Most operations that wait for one session's start, end or removal. Beyond: `session_busy`.
+pub const WAITING_OPERATIONS: usize = 64;

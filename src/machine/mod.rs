@@ -29,7 +29,7 @@ mod time;
 
 pub use apply::{At, Illegal, apply};
 pub use deadline::next_deadline;
-pub use decide::{Answer, Decision, decide};
+pub use decide::{Answer, Decision, decide, prunable};
 pub use effect::{Effect, open_operations, outstanding, owed};
 pub use event::{Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, Plan, Reclaimed, SessionChange};
 pub use id::{Digest, Key, Malformed, Name, OperationId, Process, Scope, SessionId};

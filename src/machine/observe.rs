@@ -102,10 +102,10 @@ pub(super) const WORDS: [(Status, [Course; 9]); 8] = {
         (Status::Starting, [Begin, Abort, Again, End, Lose, Lose, Begin, Guard, Late]),
         (Status::Ready, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
         (Status::Stopping, [BeginEnding, Abort, Abort, End, Lose, Lose, BeginEnding, Guard, Late]),
-        (Status::Stopped, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
-        (Status::Exited, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
-        (Status::Failed, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
-        (Status::Interrupted, [Late, Late, Late, Late, Late, Late, Late, Late, Late]),
+        (Status::Stopped, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
+        (Status::Exited, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
+        (Status::Failed, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
+        (Status::Interrupted, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
         (Status::Deleted, [Late, Late, Late, Late, Late, Late, Late, Late, Bury]),
     ]
 };

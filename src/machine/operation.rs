@@ -120,9 +120,9 @@ pub struct Gained {
     /// Processes that outlived a stop.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub survivors: Vec<Survivor>,
-    /// How many sessions a prune forgot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pruned: Option<u64>,
+    /// The sessions that a prune forgot.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pruned: Vec<SessionId>,
     /// How many more it would have forgotten, beyond one call's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<u64>,

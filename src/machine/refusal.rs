@@ -62,6 +62,11 @@ pub enum Refusal {
         /// By what.
         fence: Fence,
     },
+    /// Too many operations wait for this session already.
+    Crowded {
+        /// Which.
+        session: SessionId,
+    },
     /// A limit is reached.
     Capacity {
         /// Of what.

@@ -1,0 +1,51 @@
+//! The seam between the machine's events and the ledger's records. The event is the stored form; the ledger adds
+//! position, chains and clocks. Records of the ledger's own (segments, marks, recoveries) carry no event.
+
+use crate::machine::{At, Event, Time};
+use crate::rpc::wire::Timestamp;
+use ostler_ledger::{Entry, Record};
+
+/// Record types that the ledger writes for itself.
+const LEDGER_OWN: [&str; 8] = ["segment", "mark", "gap", "recovered", "carry", "retire", "seal", "accepted"];
+
+/// A record that this build cannot read. Unknown events stop a start: guessing would be worse.
+#[derive(Debug, thiserror::Error)]
+#[error("record {seq} of type {kind:?} cannot be read by this version: {why}")]
+pub struct Unreadable {
+    /// Its ledger position.
+    pub seq: u64,
+    /// Its type.
+    pub kind: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// What the ledger adds to an entry at the most, in bytes: digests, chains, clocks, names.
+const ADDED_BYTES: usize = 700;
+
+/// The event as the ledger takes it, and about how many bytes its line will have at the most.
+pub fn entry(event: &Event) -> (Entry, usize) {
+    let stored = serde_json::to_value(event).expect("an event has string keys and no floats");
+    let bytes = stored.to_string().len() + ADDED_BYTES;
+    let serde_json::Value::Object(mut members) = stored else { unreachable!("an event is stored as an object") };
+    let text = |value: Option<serde_json::Value>| value.and_then(|value| value.as_str().map(str::to_owned));
+    let t = text(members.remove("t")).expect("an event names its type");
+    let sid = text(members.remove("sid"));
+    let ep = members.remove("ep").and_then(|value| value.as_u64()).and_then(|ep| u32::try_from(ep).ok());
+    (Entry { t, sid, ep, members }, bytes)
+}
+
+/// The event that a record holds, or none if the record is the ledger's own.
+///
+/// # Errors
+/// [`Unreadable`] for a type or a form that this build does not know.
+pub fn event(record: &Record) -> Result<Option<(Event, At)>, Unreadable> {
+    if LEDGER_OWN.contains(&record.header.t.as_str()) {
+        return Ok(None);
+    }
+    let unreadable = |why: String| Unreadable { seq: record.header.seq, kind: record.header.t.clone(), why };
+    let event = serde_json::from_str(record.raw()).map_err(|error| unreadable(error.to_string()))?;
+    let at: Timestamp = record.header.at.parse().map_err(|_| unreadable("its time is not a time".to_owned()))?;
+    let time = Time { wall_us: at.us(), boot_us: record.header.mono };
+    Ok(Some((event, At { seq: record.header.seq, time })))
+}

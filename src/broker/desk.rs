@@ -1,0 +1,178 @@
+//! The turn's thread: takes what waits, runs one turn, hands out what leaves. Plain and synchronous; it wakes only for
+//! mail.
+
+use super::inbox::{Post, TURN_INPUTS};
+use super::outbox::Outbox;
+use super::turn::{Fatal, Release, Told, Turn};
+use super::view::View;
+use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
+use crate::os::clock;
+use ostler_ledger::Storage;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// After a failed write, how long until what must not be lost is written again, in milliseconds.
+const REWRITE_MS: u64 = 1_000;
+
+/// What the turn hands to the world.
+pub trait World: Send {
+    /// Whether this broker still owns its root. Asked before effects leave (design 3.1).
+    fn owns_root(&mut self) -> bool;
+    /// Starts an effect; its answer comes back as mail.
+    fn perform(&mut self, effect: Effect);
+}
+
+/// Why the turn ended before it was closed.
+#[derive(Debug, thiserror::Error)]
+pub enum Ended {
+    /// The ledger cannot be trusted any more.
+    #[error(transparent)]
+    Fatal(#[from] Fatal),
+    /// Another broker owns the root, or its lock was replaced: this one may touch nothing any more.
+    #[error("the root's lock or its discovery record belongs to another broker")]
+    Fenced,
+}
+
+/// Reading both clocks, once a turn.
+pub fn now() -> Time {
+    Time { wall_us: clock::wall_us(), boot_us: clock::boot_us() }
+}
+
+/// The desk: the turn, its mail, and what is under way.
+#[derive(Debug)]
+pub struct Desk<S: Storage, W> {
+    turn: Turn<S, oneshot::Sender<Told>>,
+    view: Arc<View>,
+    outbox: Outbox,
+    world: W,
+    deadline: watch::Sender<Option<u64>>,
+    degraded: watch::Sender<Option<String>>,
+    /// Words of the world that the disk would not take. The world does not repeat itself, so they are kept.
+    unwritten: Vec<Input>,
+}
+
+impl<S: Storage, W: World> Desk<S, W> {
+    /// A desk for this turn.
+    pub fn new(
+        turn: Turn<S, oneshot::Sender<Told>>,
+        world: W,
+        deadline: watch::Sender<Option<u64>>,
+        degraded: watch::Sender<Option<String>>,
+    ) -> Self {
+        let view = turn.view();
+        Self { turn, view, outbox: Outbox::default(), world, deadline, degraded, unwritten: Vec::new() }
+    }
+
+    /// Works until the mail is closed. Returns the turn, so that its ledger can be closed.
+    ///
+    /// # Errors
+    /// [`Ended`]: nothing may leave any more.
+    pub fn work(mut self, mut mail: mpsc::Receiver<Post>) -> Result<Turn<S, oneshot::Sender<Told>>, Ended> {
+        for effect in self.turn.outstanding() {
+            let session = effect.session().clone();
+            self.release(vec![(session, Some(effect))])?;
+        }
+        self.announce();
+        while let Some(first) = mail.blocking_recv() {
+            let mut posts = vec![first];
+            while posts.len() < TURN_INPUTS
+                && let Ok(next) = mail.try_recv()
+            {
+                posts.push(next);
+            }
+            if self.round(posts)? {
+                break;
+            }
+        }
+        Ok(self.turn)
+    }
+
+    /// One turn. Tells whether it was the last.
+    fn round(&mut self, posts: Vec<Post>) -> Result<bool, Ended> {
+        let kept = std::mem::take(&mut self.unwritten);
+        let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
+        let mut beats = Vec::new();
+        let mut answered = Vec::new();
+        let mut last = false;
+        for post in posts {
+            match post {
+                Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
+                Post::Word { observation, answers } => {
+                    if answers {
+                        self.outbox.answered(&observation.session);
+                        answered.push(observation.session.clone());
+                    }
+                    inputs.push((Input::Observation(observation), None));
+                }
+                Post::Again(session) => {
+                    self.outbox.again(&session);
+                    answered.push(session);
+                }
+                Post::Beat(seen, done) => {
+                    inputs.push((Input::Beat(seen), None));
+                    beats.extend(done);
+                }
+                Post::Tick => inputs.push((Input::Tick, None)),
+                Post::Close => last = true,
+            }
+        }
+        let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
+        let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
+        let mut owed = Vec::new();
+        let mut failure = None;
+        self.turn.run(
+            now(),
+            inputs,
+            &mut |release| match release {
+                // A caller that has gone away finds its outcome by its key.
+                Release::Answer(reply, told) => drop(reply.send(told)),
+                Release::Owed(session, effect) => owed.push((session, effect)),
+            },
+            &mut |error| failure = Some(error.to_string()),
+        )?;
+        if failure.is_some() {
+            self.unwritten = words;
+        } else {
+            // Whoever waited for the beat may have given up.
+            beats.into_iter().for_each(|done| {
+                let _ = done.send(());
+            });
+        }
+        self.degraded.send_if_modified(|known| {
+            let changed = *known != failure;
+            known.clone_from(&failure);
+            changed
+        });
+        owed.extend(answered.into_iter().map(|session| {
+            let effect = self.turn.owed(&session);
+            (session, effect)
+        }));
+        if !last {
+            self.release(owed)?;
+        }
+        self.announce();
+        Ok(last)
+    }
+
+    fn release(&mut self, owed: Vec<(SessionId, Option<Effect>)>) -> Result<(), Ended> {
+        for (session, effect) in owed {
+            if let Some(effect) = self.outbox.owed(&session, effect) {
+                if !self.world.owns_root() {
+                    return Err(Ended::Fenced);
+                }
+                self.world.perform(effect);
+            }
+        }
+        Ok(())
+    }
+
+    fn announce(&self) {
+        let again = (!self.unwritten.is_empty()).then(|| now().boot_after_ms(REWRITE_MS));
+        let next = again.or(next_deadline(&self.view.read()));
+        self.deadline.send_if_modified(|known| {
+            let changed = *known != next;
+            *known = next;
+            changed
+        });
+    }
+}

@@ -1,0 +1,81 @@
+//! The way into the turn: one bounded queue. Requests that find it full are refused as `busy`; words of the world wait
+//! for room, because they must not be lost.
+
+use super::turn::Told;
+use crate::machine::{Observation, Request, SessionId};
+use crate::rpc::error::{ErrorCode, WireError};
+use std::collections::BTreeMap;
+use tokio::sync::{mpsc, oneshot};
+
+/// Inputs that may wait for the turn.
+pub const INBOX: usize = 4_096;
+/// Inputs that one turn takes at the most.
+pub const TURN_INPUTS: usize = 256;
+
+/// One piece of mail for the turn.
+#[derive(Debug)]
+pub enum Post {
+    /// A caller's request, and where its answer goes.
+    Request(Request, oneshot::Sender<Told>),
+    /// Word of the world.
+    Word {
+        /// What is known.
+        observation: Observation,
+        /// Whether it answers the effect that was under way for this session.
+        answers: bool,
+    },
+    /// The effect under way came to nothing and may leave again.
+    Again(SessionId),
+    /// Last-seen times to be checkpointed, and who wants to know when they are durable.
+    Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
+    /// A deadline passed.
+    Tick,
+    /// Everything before this has been done; end the turn.
+    Close,
+}
+
+/// The sending end.
+#[derive(Clone, Debug)]
+pub struct Inbox {
+    posts: mpsc::Sender<Post>,
+}
+
+impl Inbox {
+    /// A queue and its receiving end.
+    pub fn new() -> (Self, mpsc::Receiver<Post>) {
+        let (posts, receiver) = mpsc::channel(INBOX);
+        (Self { posts }, receiver)
+    }
+
+    /// Asks the turn and waits for its answer. Dropping this future withdraws nothing: the request is decided, and its
+    /// key finds the outcome.
+    ///
+    /// # Errors
+    /// `busy` if the queue is full, `draining` if the broker is leaving.
+    pub async fn ask(&self, request: Request) -> Result<Told, WireError> {
+        let (reply, answer) = oneshot::channel();
+        self.posts.try_send(Post::Request(request, reply)).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => {
+                WireError::new(ErrorCode::Busy, "too many requests wait for their turn; nothing was done. Try again")
+            }
+            mpsc::error::TrySendError::Closed(_) => leaving(),
+        })?;
+        // The turn drops an open request only when it ends; the caller's key settles it with the next broker.
+        answer.await.map_err(|_| {
+            WireError::new(ErrorCode::Uncertain, "the broker left before this was settled; the same key finds out")
+        })
+    }
+
+    /// Hands over word of the world; waits for room.
+    pub async fn post(&self, post: Post) {
+        // A closed queue means that the broker is leaving: the next one asks the world itself.
+        if self.posts.send(post).await.is_err() {
+            tracing::debug!("word came after the last turn");
+        }
+    }
+}
+
+/// The answer to what comes after the last turn.
+pub fn leaving() -> WireError {
+    WireError::new(ErrorCode::Draining, "the broker is leaving; nothing was done. Try again in a moment")
+}

@@ -1,0 +1,458 @@
+//! The turn: one pass of the single writer (laws 1, 3, 5, 6). Decide and apply each input on the working state, write
+//! all records with one append and one sync, publish to the view, and only then let answers and effects go.
+//!
+//! ```text
+//! inputs -> decide, apply (working state) -> append, sync (ledger) -> publish (view) -> answers, owed effects
+//!                                     \-- write failed: undo, refuse --/
+//! ```
+//! A failed write changes nothing and is answered as such. A failed sync ends the broker: nothing may leave any more,
+//! and the callers' keys settle their operations with the next broker.
+
+use super::codec::{self, Unreadable};
+use super::view::{Head, View};
+use crate::machine::{
+    Answer, At, Decision, Digest, Effect, Event, Generation, Illegal, Input, Observation, OperationId, Refusal,
+    Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
+};
+use ostler_ledger::{AppendError, Entry, Ledger, ReadError, Recovery, Stamp, Storage, SyncError};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Records of one append stay below this many bytes; more inputs wait for the next append of the same turn.
+pub const BATCH_BYTES: usize = 192 * 1024;
+/// Conflict records that wait for a turn that syncs anyway. More than that are counted, not kept.
+const CONFLICTS_KEPT: usize = 64;
+
+/// What a caller is told. It leaves after the sync of everything it speaks of.
+#[derive(Clone, Debug)]
+pub enum Told {
+    /// Refused; nothing changed.
+    Refused(Refusal),
+    /// The operation is settled or uncertain; read it from the view.
+    Settled {
+        /// Which.
+        operation: OperationId,
+        /// Whether the key was known before.
+        replayed: bool,
+        /// The session as it was last, if it left the list in this turn.
+        gone: Option<Arc<Session>>,
+    },
+    /// Put the episode's files on disk and ask again.
+    Prepare {
+        /// The session, or none for a new one.
+        session: Option<SessionId>,
+        /// The episode.
+        episode: u32,
+    },
+    /// The disk would not take the record; nothing changed.
+    Storage {
+        /// Whether it is full.
+        full: bool,
+        /// What the system said.
+        message: String,
+    },
+}
+
+/// What leaves a turn.
+#[derive(Debug)]
+pub enum Release<T> {
+    /// An answer for the holder of this ticket.
+    Answer(T, Told),
+    /// What this session owes now has been derived anew.
+    Owed(SessionId, Option<Effect>),
+}
+
+/// Why a broker cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Fatal {
+    /// What was written may not be on disk; nothing may be acknowledged any more.
+    #[error("the ledger could not be synced: {0}")]
+    Sync(#[from] SyncError),
+}
+
+/// Why a generation could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum BeginError {
+    /// Its record could not be written.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// Its record could not be synced.
+    #[error(transparent)]
+    Sync(#[from] SyncError),
+}
+
+impl From<Fatal> for BeginError {
+    fn from(fatal: Fatal) -> Self {
+        let Fatal::Sync(error) = fatal;
+        Self::Sync(error)
+    }
+}
+
+/// Why the ledger could not be folded.
+#[derive(Debug, thiserror::Error)]
+pub enum FoldError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// A record is of a kind that this build does not know.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// A record says the impossible.
+    #[error("record {seq} cannot follow what stands before it: {}", .why.0)]
+    Illegal {
+        /// Its ledger position.
+        seq: u64,
+        /// The rule it breaks.
+        why: Illegal,
+    },
+}
+
+/// Faults of ours, planted on purpose: the simulation must catch each.
+#[cfg(feature = "testing")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    /// Answers leave before the sync (breaks law 6).
+    pub reply_before_sync: bool,
+    /// What is owed is not derived again at a start (breaks law 4).
+    pub forget_owed: bool,
+    /// A start is issued again without asking the life lock (breaks laws 4 and 5).
+    pub launch_unasked: bool,
+    /// A known key answers whatever the request is (breaks law 5).
+    pub ignore_digest: bool,
+}
+
+/// The single writer.
+#[derive(Debug)]
+pub struct Turn<S: Storage, T> {
+    ledger: Ledger<S>,
+    state: State,
+    view: Arc<View>,
+    waiting: HashMap<OperationId, Vec<(T, bool)>>,
+    conflicts: Vec<Event>,
+    /// Sessions whose records are damaged, until the generation has begun and they are fenced.
+    doubtful: BTreeSet<SessionId>,
+    #[cfg(feature = "testing")]
+    planted: Planted,
+}
+
+/// What one append will hold, and whom it concerns.
+struct Batch<T> {
+    entries: Vec<Entry>,
+    events: Vec<Event>,
+    bytes: usize,
+    tickets: Vec<(T, Answer)>,
+    gone: HashMap<SessionId, Arc<Session>>,
+    first_seq: u64,
+}
+
+impl<S: Storage, T> Turn<S, T> {
+    /// Folds the ledger. The view is complete when this returns.
+    ///
+    /// # Errors
+    /// [`FoldError`] when a record cannot be read or believed.
+    pub fn open(ledger: Ledger<S>, recovery: &Recovery) -> Result<Self, FoldError> {
+        let mut state = State::default();
+        let damaged = !recovery.problems.is_empty();
+        let mut doubtful: BTreeSet<SessionId> =
+            recovery.damaged_sessions.iter().filter_map(|id| SessionId::parse(id).ok()).collect();
+        for record in ledger.records() {
+            let record = record?;
+            let Some((event, at)) = codec::event(&record)? else { continue };
+            match apply(&mut state, &event, at) {
+                Ok(()) => state.stamp(&event, Digest(record.digest.0)),
+                // Beside a hole a record may meet a state that lacks its cause: its session is in doubt, no other.
+                Err(_) if damaged => doubtful.extend(touched(std::slice::from_ref(&event))),
+                Err(why) => return Err(FoldError::Illegal { seq: at.seq, why }),
+            }
+        }
+        let view = Arc::new(View::default());
+        view.publish(&mut state, head_of(&ledger));
+        Ok(Self {
+            ledger,
+            state,
+            view,
+            waiting: HashMap::new(),
+            conflicts: Vec::new(),
+            doubtful,
+            #[cfg(feature = "testing")]
+            planted: Planted::default(),
+        })
+    }
+
+    /// Plants faults of ours.
+    #[cfg(feature = "testing")]
+    pub fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
+    }
+
+    /// The readers' side.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    /// The generation of the last broker; the next one's number is larger by one.
+    pub fn last_generation(&self) -> u64 {
+        self.state.generation
+    }
+
+    /// How often the ledger has synced.
+    pub fn syncs(&self) -> u64 {
+        self.ledger.sync_count()
+    }
+
+    /// The ledger itself, to close it.
+    pub fn into_ledger(self) -> Ledger<S> {
+        self.ledger
+    }
+
+    /// Begins a generation: what the recovery owes, the generation's record, fences for sessions whose records are
+    /// damaged; synced.
+    ///
+    /// # Errors
+    /// What the ledger says. Nothing has been released.
+    pub fn begin(&mut self, now: Time, recovery: &Recovery, generation: Generation) -> Result<(), BeginError> {
+        if !recovery.owed.is_empty() {
+            let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: generation.number };
+            self.ledger.append(&recovery.owed, &stamp)?;
+            self.ledger.sync()?;
+        }
+        let fences = std::mem::take(&mut self.doubtful).into_iter().filter_map(|session| {
+            let episode = self.state.sessions.get(&session)?.episode;
+            let word = Word::Foreign { reason: "its records in the ledger are damaged".to_owned() };
+            Some((Input::Observation(Observation { session, episode, word }), None))
+        });
+        let mut inputs = vec![(Input::Generation(generation), None)];
+        inputs.extend(fences);
+        let mut refused = None;
+        self.run(now, inputs, &mut |_| {}, &mut |error| refused = Some(error))?;
+        refused.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Everything owed now, for the start of a generation.
+    pub fn outstanding(&self) -> Vec<Effect> {
+        #[cfg(feature = "testing")]
+        if self.planted.forget_owed {
+            return Vec::new();
+        }
+        outstanding(&self.state).into_iter().map(|effect| self.unasked(effect)).collect()
+    }
+
+    /// One turn. `release` gets what may leave, in order; `failed` learns of a write that changed nothing.
+    ///
+    /// # Errors
+    /// [`Fatal`]: nothing may leave any more and the process must end.
+    pub fn run(
+        &mut self,
+        now: Time,
+        inputs: Vec<(Input, Option<T>)>,
+        release: &mut dyn FnMut(Release<T>),
+        failed: &mut dyn FnMut(AppendError),
+    ) -> Result<(), Fatal> {
+        let mut batch = self.batch();
+        for (input, ticket) in inputs {
+            #[cfg(feature = "testing")]
+            let input = self.without_digest(input);
+            let seq = batch.first_seq + u64::try_from(batch.events.len()).unwrap_or(u64::MAX);
+            let Decision { events, answer } = decide(&self.state, now, seq, &input);
+            if events.iter().all(|event| matches!(event, Event::Conflict { .. })) {
+                self.conflicts.extend(events);
+                self.conflicts.truncate(CONFLICTS_KEPT);
+            } else {
+                self.work(&mut batch, events, now);
+            }
+            if let Some(ticket) = ticket {
+                batch.tickets.push((ticket, answer));
+            }
+            if batch.bytes > BATCH_BYTES {
+                let full = std::mem::replace(&mut batch, self.batch());
+                self.commit(now, full, release, failed)?;
+                batch.first_seq = self.ledger.next_seq();
+            }
+        }
+        self.commit(now, batch, release, failed)
+    }
+
+    fn batch(&self) -> Batch<T> {
+        Batch {
+            entries: Vec::new(),
+            events: Vec::new(),
+            bytes: 0,
+            tickets: Vec::new(),
+            gone: HashMap::new(),
+            first_seq: self.ledger.next_seq(),
+        }
+    }
+
+    /// Applies events to the working state and adds them to the batch.
+    fn work(&mut self, batch: &mut Batch<T>, events: Vec<Event>, now: Time) {
+        for event in events {
+            if let Event::Session { sid, body, .. } = &event
+                && matches!(body, SessionChange::Removed | SessionChange::Forgotten | SessionChange::Aborted)
+                && let Some(session) = self.state.sessions.get(sid)
+            {
+                batch.gone.insert(sid.clone(), Arc::clone(session));
+            }
+            let seq = batch.first_seq + u64::try_from(batch.events.len()).unwrap_or(u64::MAX);
+            let applied = apply(&mut self.state, &event, At { seq, time: now });
+            assert_eq!(applied, Ok(()), "decide emits only what apply takes: {event:?}");
+            let (entry, bytes) = codec::entry(&event);
+            batch.bytes += bytes;
+            batch.entries.push(entry);
+            batch.events.push(event);
+        }
+    }
+
+    fn commit(
+        &mut self,
+        now: Time,
+        mut batch: Batch<T>,
+        release: &mut dyn FnMut(Release<T>),
+        failed: &mut dyn FnMut(AppendError),
+    ) -> Result<(), Fatal> {
+        if batch.events.is_empty() {
+            self.answer(batch.tickets, &batch.gone, release);
+            return Ok(());
+        }
+        let conflicts = std::mem::take(&mut self.conflicts);
+        self.work(&mut batch, conflicts, now);
+        #[cfg(feature = "testing")]
+        if self.planted.reply_before_sync {
+            let touched = touched(&batch.events);
+            self.answer(std::mem::take(&mut batch.tickets), &batch.gone, release);
+            self.settle(&touched, &batch, release);
+        }
+        let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: self.state.generation };
+        let positions = match self.ledger.append(&batch.entries, &stamp) {
+            Ok(positions) => positions,
+            Err(error) => {
+                self.view.undo(&mut self.state);
+                let told =
+                    Told::Storage { full: matches!(error, AppendError::StorageFull(_)), message: error.to_string() };
+                failed(error);
+                for (ticket, answer) in batch.tickets {
+                    // A refusal binds nothing, so it needs no disk.
+                    let told =
+                        if let Answer::Refused(refusal) = answer { Told::Refused(refusal) } else { told.clone() };
+                    release(Release::Answer(ticket, told));
+                }
+                return Ok(());
+            }
+        };
+        self.ledger.sync()?;
+        for ((seq, event), position) in (batch.first_seq..).zip(&batch.events).zip(&positions) {
+            assert_eq!(seq, position.seq, "the ledger gives the positions it announced");
+            self.state.stamp(event, Digest(position.digest.0));
+        }
+        self.view.publish(&mut self.state, head_of(&self.ledger));
+        let touched = touched(&batch.events);
+        self.answer(std::mem::take(&mut batch.tickets), &batch.gone, release);
+        self.settle(&touched, &batch, release);
+        Ok(())
+    }
+
+    /// Answers what can be answered at once; the rest waits for its operation.
+    fn answer(
+        &mut self,
+        tickets: Vec<(T, Answer)>,
+        gone: &HashMap<SessionId, Arc<Session>>,
+        release: &mut dyn FnMut(Release<T>),
+    ) {
+        for (ticket, answer) in tickets {
+            match answer {
+                Answer::Nothing => {}
+                Answer::Refused(refusal) => release(Release::Answer(ticket, Told::Refused(refusal))),
+                Answer::Prepare { session, episode } => {
+                    release(Release::Answer(ticket, Told::Prepare { session, episode }));
+                }
+                Answer::Operation { id, replayed } if self.state.is_answerable(id) => {
+                    release(Release::Answer(ticket, self.told(id, replayed, gone)));
+                }
+                Answer::Operation { id, replayed } => self.waiting.entry(id).or_default().push((ticket, replayed)),
+            }
+        }
+    }
+
+    /// Wakes those whose operation this batch settled, and derives what its sessions owe.
+    fn settle(&mut self, sessions: &BTreeSet<SessionId>, batch: &Batch<T>, release: &mut dyn FnMut(Release<T>)) {
+        for event in &batch.events {
+            let id = match event {
+                Event::Finish { op, .. } => *op,
+                Event::Operator { body, .. } => body.operation,
+                Event::Generation { .. }
+                | Event::Accept { .. }
+                | Event::Host { .. }
+                | Event::Session { .. }
+                | Event::Fence { .. }
+                | Event::Beat { .. }
+                | Event::Conflict { .. } => continue,
+            };
+            for (ticket, replayed) in self.waiting.remove(&id).unwrap_or_default() {
+                release(Release::Answer(ticket, self.told(id, replayed, &batch.gone)));
+            }
+        }
+        for session in sessions {
+            let effect = owed(&self.state, session).map(|effect| self.unasked(effect));
+            release(Release::Owed(session.clone(), effect));
+        }
+    }
+
+    fn told(&self, operation: OperationId, replayed: bool, gone: &HashMap<SessionId, Arc<Session>>) -> Told {
+        let session = self.state.operations.get(&operation).and_then(|operation| operation.session.clone());
+        let gone = session.and_then(|id| gone.get(&id).cloned());
+        Told::Settled { operation, replayed, gone }
+    }
+
+    /// What this session owes now; asked when an effect has been answered without a change of the state.
+    pub fn owed(&self, session: &SessionId) -> Option<Effect> {
+        owed(&self.state, session).map(|effect| self.unasked(effect))
+    }
+
+    #[cfg(not(feature = "testing"))]
+    #[expect(clippy::unused_self, reason = "the test build plants a fault here")]
+    fn unasked(&self, effect: Effect) -> Effect {
+        effect
+    }
+
+    #[cfg(feature = "testing")]
+    fn unasked(&self, effect: Effect) -> Effect {
+        match effect {
+            Effect::Judge { session, episode } if self.planted.launch_unasked => {
+                match self.state.sessions.get(&session).map(|session| (session.status, session.deadline_boot_us)) {
+                    Some((crate::machine::Status::Starting, deadline_boot_us)) => {
+                        Effect::Launch { session, episode, deadline_boot_us }
+                    }
+                    Some(_) | None => Effect::Judge { session, episode },
+                }
+            }
+            Effect::Judge { .. } | Effect::Launch { .. } | Effect::Stop { .. } | Effect::Remove { .. } => effect,
+        }
+    }
+
+    #[cfg(feature = "testing")]
+    fn without_digest(&self, input: Input) -> Input {
+        match input {
+            Input::Request(mut request) if self.planted.ignore_digest => {
+                if let Some(known) = self.state.operation_by_key(&request.scope, &request.key) {
+                    request.digest = known.request;
+                }
+                Input::Request(request)
+            }
+            Input::Request(_) | Input::Observation(_) | Input::Beat(_) | Input::Tick | Input::Generation(_) => input,
+        }
+    }
+}
+
+fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {
+    let head = ledger.head();
+    Head { seq: head.seq, digest: Digest(head.digest.0) }
+}
+
+/// The sessions that these events speak of.
+fn touched(events: &[Event]) -> BTreeSet<SessionId> {
+    let of = |event: &Event| match event {
+        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.clone(),
+        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid.clone()),
+        Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
+    };
+    events.iter().filter_map(of).collect()
+}
