@@ -9,12 +9,12 @@ mod long;
 mod stage;
 mod tidy;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci                     everything that the gate runs, each stage with its time
-cargo xtask tidy                   the repository's own rules alone
+cargo xtask tidy [FOLDER]          the repository's own rules alone, on this or another checkout
 cargo xtask long [JOB]... [--list] [--seeds N] [--rounds N]
                                    what takes longer than the gate allows";
 
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     let result = match words.as_slice() {
         ["ci"] => ci::run(&top()),
         ["tidy"] => tidy::run(&top()),
+        ["tidy", folder] => tidy::run(Path::new(folder)),
         ["long", rest @ ..] => long::run(&top(), rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
