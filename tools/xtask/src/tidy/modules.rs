@@ -41,7 +41,7 @@ pub(crate) fn crate_roots(tree: &Tree) -> Vec<String> {
             [("autobins", "src/bin"), ("autotests", "tests"), ("autobenches", "benches"), ("autoexamples", "examples")]
         {
             if !text.contains(&format!("{key} = false")) {
-                roots.extend(directly_in(tree, &join(folder, place).unwrap_or_default()));
+                roots.extend(found_in(tree, &join(folder, place).unwrap_or_default()));
             }
         }
     }
@@ -59,12 +59,13 @@ fn explicit_paths(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn directly_in(tree: &Tree, folder: &str) -> Vec<String> {
-    tree.with_extension("rs")
-        .map(|(path, _)| path)
-        .filter(|path| folder_of(path) == folder)
-        .map(str::to_owned)
-        .collect()
+/// The crate roots that cargo finds in `folder`: `NAME.rs` and `NAME/main.rs`.
+fn found_in(tree: &Tree, folder: &str) -> Vec<String> {
+    let is_root = |path: &str| {
+        let of_folder = name_of(path) == "main.rs" && folder_of(folder_of(path)) == folder;
+        folder_of(path) == folder || of_folder
+    };
+    tree.with_extension("rs").map(|(path, _)| path).filter(|path| is_root(path)).map(str::to_owned).collect()
 }
 
 fn is_test_place(path: &str) -> bool {
@@ -131,8 +132,11 @@ mod tests {
             ("tests/dead.rs", ""),
             ("sub/Cargo.toml", ""),
             ("sub/tests/one.rs", ""),
+            ("sub/tests/two/main.rs", "mod part;"),
+            ("sub/tests/two/part.rs", ""),
         ]);
-        assert_eq!(crate_roots(&tree), ["src/lib.rs", "sub/tests/one.rs", "tests/main.rs"]);
+        let roots = ["src/lib.rs", "sub/tests/one.rs", "sub/tests/two/main.rs", "tests/main.rs"];
+        assert_eq!(crate_roots(&tree), roots);
         let found: Vec<String> =
             modules(&tree).iter().map(|(file, m)| format!("{file} {} {}", m.path.join("::"), m.test)).collect();
         let expected = [
@@ -144,6 +148,8 @@ mod tests {
             "src/odd.rs a::e false",
             "src/t.rs t true",
             "sub/tests/one.rs  true",
+            "sub/tests/two/main.rs  true",
+            "sub/tests/two/part.rs part true",
             "tests/main.rs  true",
             "tests/x.rs x true",
         ];

@@ -114,12 +114,12 @@ pub(crate) fn white_space(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Code is plain ASCII but for letters: no typographic quotes, dashes, ellipses or invisible characters.
+/// No typographic quotes, dashes, ellipses, arrows or invisible characters in code: a reader takes them for others.
 pub(crate) fn ascii(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (file, text) in tree.texts().filter(|(file, _)| is_code(file) && !is_data(file)) {
         for (index, line) in text.lines().enumerate() {
-            if let Some(odd) = line.chars().find(|c| !c.is_ascii() && !c.is_alphanumeric()) {
+            if let Some(odd) = line.chars().find(|c| looks_like_another(*c)) {
                 problems.push(Problem {
                     file: file.to_owned(),
                     line: index + 1,
@@ -131,6 +131,11 @@ pub(crate) fn ascii(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
+}
+
+/// Punctuation, symbols and white space outside ASCII. Letters of any script, and pictures, look like nothing else.
+fn looks_like_another(c: char) -> bool {
+    !c.is_ascii() && !c.is_alphanumeric() && c < '\u{10000}'
 }
 
 fn is_code(file: &str) -> bool {
@@ -209,8 +214,11 @@ mod tests {
 
     #[test]
     fn ascii_bites_on_punctuation_and_spares_letters() {
-        let files =
-            [("a.rs", "// caf\u{e9} \u{65e5}\n// a \u{2014} b\n"), ("b.md", "\u{2014}\n"), (".ci/run", "\u{a0}\n")];
+        let files = [
+            ("a.rs", "// caf\u{e9} \u{65e5} \u{1f600}\n// a \u{2014} b\n"),
+            ("b.md", "\u{2014}\n"),
+            (".ci/run", "\u{a0}\n"),
+        ];
         assert_eq!(breaches(ascii, &files), [".ci/run:1: ascii: U+00A0", "a.rs:2: ascii: U+2014"]);
     }
 }
