@@ -265,7 +265,7 @@ mod tests {
         let (leaked, _other_end) = nix::unistd::pipe().unwrap();
         let environment =
             Environment::of([("PATH", "/usr/bin:/bin"), ("SECRET_A", "1"), ("LC_ALL", "C"), ("TMPDIR", "")]);
-        let script = "umask; pwd; ulimit -Sn; ulimit -Hn; ls /proc/$$/fd | tr '\\n' ' '; echo; \
+        let script = "umask; pwd; ulimit -Sn; ulimit -Hn; ls -m /proc/$$/fd; \
                       grep -E 'Sig(Blk|Ign)' /proc/$$/status | tr -d ' \\t\\n'; echo; ps -o sid= -p $$ | tr -d ' '; \
                       echo $$; env | sort";
         let mut started = shell(script, &environment);
@@ -273,7 +273,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..2], ["0077", "/"]);
         assert_eq!(lines[2], lines[3], "the soft limit of open files is the hard one");
-        assert_eq!(lines[4].trim(), "0 1 2");
+        assert_eq!(lines[4].trim(), "0, 1, 2");
         // Signals above 31 are the C library's own and real-time ones.
         let (blocked, ignored) = lines[5].strip_prefix("SigBlk:").unwrap().split_once("SigIgn:").unwrap();
         assert_eq!(u64::from_str_radix(blocked, 16), Ok(0));
