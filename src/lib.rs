@@ -3,6 +3,8 @@
 
 /// The broker: the lock, the turn, the doors.
 pub mod broker;
+/// The client: finds or starts the broker and calls it.
+pub mod client;
 /// The host: the small process that owns one run of a session, and how it is started and judged.
 pub mod host;
 /// The pure core: no clock, file, process, thread, randomness, environment or async (law 2).

@@ -2,9 +2,12 @@
 
 use std::io;
 
+use crate::os::deadline::Deadline;
 use crate::os::paths::StateRoot;
+use crate::rpc::channel::{Speaker, meet};
 use crate::rpc::record::RECORD_NAME;
 pub use crate::rpc::record::{Found, Record, SCHEMA, read};
+use crate::rpc::wire::{Broker, ClientInfo, Role, RootId};
 
 /// Publishes the record: 0600, whole or not at all, durable when this returns. Only for the owner of the lock.
 ///
@@ -29,9 +32,21 @@ pub fn remove_if_mine(root: &StateRoot, incarnation: &str) -> io::Result<bool> {
     Ok(is_mine)
 }
 
+/// The broker that is published in this root, if it answers hello by the deadline. A starter that finds the lock held asks
+/// this: only a holder that answers has won.
+pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {
+    let record = read(root.folder()).ok()?.record()?;
+    if record.root_id != RootId::new(root.device(), root.inode()) {
+        return None;
+    }
+    let client = ClientInfo { name: "ostler-starter".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let speaker = Speaker { client: &client, token: &record.token, role: Role::Owner };
+    meet(&record, speaker, deadline).ok().map(|(_, hello)| hello.broker)
+}
+
 #[cfg(test)]
 pub(super) fn example(incarnation: &str) -> Record {
-    use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+    use crate::rpc::wire::{PROTOCOL, Timestamp};
     Record {
         schema: SCHEMA,
         broker: Broker {

@@ -21,15 +21,17 @@ use std::io::{self, Read, Seek, Write};
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::folder::{Folder, Kind, Standing, standing};
 use crate::os::identity::{Liveness, ProcessIdentity};
+use crate::os::locks::lock_holder;
 use crate::os::paths::{PathError, StateRoot, check_private};
 use crate::os::{clock, entropy};
+use crate::rpc::convert::storage_code;
+use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Timestamp;
 
 use super::owner::{Left, Owner, RECORD_BYTES_MAX};
 use super::quarantine::{self, QuarantineError, Swept};
 
-/// Name of the lock in the state root.
-pub const LOCK_NAME: &str = "broker.lock";
+pub use crate::os::paths::LOCK_NAME;
 
 /// Pauses between two tries: the holder may be a dying owner, or a fork on its way to exec.
 const FIRST_PAUSE: std::time::Duration = std::time::Duration::from_millis(5);
@@ -99,6 +101,22 @@ pub enum LockError {
     /// This process cannot say who it is.
     #[error("the identity of this process cannot be read: {0}")]
     Identity(io::Error),
+}
+
+impl From<&LockError> for WireError {
+    fn from(error: &LockError) -> WireError {
+        let blocked = |reason| WireError::new(ErrorCode::BrokerBlocked, error.to_string()).reason(reason);
+        match error {
+            LockError::Path(error) => error.into(),
+            LockError::Unlockable { .. } => blocked("unlockable"),
+            LockError::Quarantine(QuarantineError::Io(source)) => {
+                WireError::new(storage_code(source), error.to_string()).reason("quarantine")
+            }
+            LockError::Quarantine(QuarantineError::NoFreeName | QuarantineError::Exchanged) => blocked("quarantine"),
+            LockError::WriterLock { .. } => blocked("writer_lock"),
+            LockError::Identity(_) => blocked("identity"),
+        }
+    }
 }
 
 /// Takes the lock, or says who has it. While it is refused, `answering` asks the holder for its hello, without waiting
@@ -282,6 +300,18 @@ impl Acquired {
         self.owner.released = true;
         write_record(&mut self.file, &self.owner)
     }
+}
+
+/// The error of a start that found the lock held and its holder silent until the deadline.
+pub fn held(root: &StateRoot) -> WireError {
+    let holder = lock_holder(root.folder(), LOCK_NAME).ok().flatten().and_then(|holder| holder.pid);
+    let by = holder.map_or_else(String::new, |pid| format!(" by process {pid}"));
+    let message = format!(
+        "{} is held{by} and no broker answers; `ostler status` shows it, `ostler shutdown --force` ends it after checking \
+         its identity",
+        root.path().join(LOCK_NAME).display()
+    );
+    WireError::new(ErrorCode::BrokerUnreachable, message).reason("unresponsive")
 }
 
 /// The broker incarnation: SHA-256 over the canonical JSON of ledger id, process identity and lock nonce; 64 hex digits.

@@ -22,8 +22,8 @@ use nix::sys::stat::Mode;
 use super::deadline::Deadline;
 use super::environment::Environment;
 
-/// Tells a started process that its standard output is a report pipe, and every part of it that it must not start
-/// another one.
+/// Tells a started process that its standard output is a report pipe and how many milliseconds it has, and every part of
+/// it that it must not start another one.
 pub const STARTED_VARIABLE: &str = "OSTLER_BROKER_START";
 
 /// What is kept of the starter's environment: where things are and how text looks, nothing that could be a secret.
@@ -64,6 +64,8 @@ pub struct Detached<'a> {
     pub stderr: Option<File>,
     /// The starter's environment, of which the allow list is kept.
     pub environment: &'a Environment,
+    /// How long it may take until its last report; it learns it from [`start_budget`].
+    pub budget: Duration,
 }
 
 /// A process that was started, and the reading end of its report pipe.
@@ -94,7 +96,7 @@ impl Detached<'_> {
         let (report, write) = io::pipe()?;
         let mut command = Command::new(self.program);
         command.args(self.args).current_dir(self.cwd).env_clear().envs(kept(self.environment));
-        command.env(STARTED_VARIABLE, "1");
+        command.env(STARTED_VARIABLE, self.budget.as_millis().to_string());
         command.stdin(Stdio::null()).stdout(write).stderr(self.stderr.map_or_else(Stdio::null, Stdio::from));
         // SAFETY: `before_exec` only makes system calls that are safe between fork and exec: it allocates nothing,
         // takes no lock and touches no memory but its own stack.
@@ -216,6 +218,12 @@ pub fn is_started() -> bool {
     Environment::process().get(STARTED_VARIABLE).is_some()
 }
 
+/// In the started process: how long its start may take. None if this process was not started by [`Detached::start`].
+pub fn start_budget() -> Option<Duration> {
+    let value = Environment::process().get(STARTED_VARIABLE)?;
+    value.to_str()?.parse().ok().map(Duration::from_millis)
+}
+
 /// In the started process: takes the report pipe over from standard output, which is nowhere from then on. None if this
 /// process was not started by [`Detached::start`].
 pub fn take_report() -> Option<File> {
@@ -256,7 +264,8 @@ mod tests {
     fn shell(script: &str, environment: &Environment) -> Started {
         let args = ["-c".into(), script.into()];
         let program = Path::new("/bin/sh");
-        Detached { program, args: &args, cwd: Path::new("/"), stderr: None, environment }.start().unwrap()
+        let budget = Duration::from_millis(1234);
+        Detached { program, args: &args, cwd: Path::new("/"), stderr: None, environment, budget }.start().unwrap()
     }
 
     #[test]
@@ -280,7 +289,7 @@ mod tests {
         assert_eq!(u64::from_str_radix(ignored, 16).unwrap() & 0x7fff_ffff, 0);
         assert_eq!(lines[6], lines[7], "it leads its own session");
         let variables: Vec<&str> = lines[8..].to_vec();
-        assert!(variables.contains(&"OSTLER_BROKER_START=1") && variables.contains(&"LC_ALL=C"), "{variables:?}");
+        assert!(variables.contains(&"OSTLER_BROKER_START=1234") && variables.contains(&"LC_ALL=C"), "{variables:?}");
         assert!(!text.contains("SECRET_A"));
         assert!(started.ended(Deadline::after(Duration::from_secs(30))).unwrap().success());
         drop(leaked);
@@ -290,7 +299,8 @@ mod tests {
     fn a_program_that_is_not_there_is_an_error_at_once() {
         let environment = Environment::default();
         let program = Path::new("/nonexistent/ostler");
-        let refused = Detached { program, args: &[], cwd: Path::new("/"), stderr: None, environment: &environment };
+        let (cwd, budget) = (Path::new("/"), Duration::ZERO);
+        let refused = Detached { program, args: &[], cwd, stderr: None, environment: &environment, budget };
         assert_eq!(refused.start().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 

@@ -21,6 +21,8 @@ pub mod folder;
 pub mod identity;
 /// Soft resource limits and the file mode mask.
 pub mod limits;
+/// The system's lock table.
+pub mod locks;
 /// The state root: where it is, that it is ours.
 pub mod paths;
 /// Who is at the other end of a local socket.

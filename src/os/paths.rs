@@ -11,6 +11,9 @@ use nix::errno::Errno;
 use super::environment::Environment;
 use super::folder::{Folder, Standing, user};
 
+/// Name of the broker lock in the state root.
+pub const LOCK_NAME: &str = "broker.lock";
+
 /// The state root, held open.
 #[derive(Debug)]
 pub struct StateRoot {

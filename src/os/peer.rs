@@ -1,10 +1,77 @@
-//! Who is at the other end of a local socket, as the kernel says.
+//! Who is at the other end of a local socket, as the kernel says. The answer is about the moment it connected or
+//! listened; it cannot be forged, and the pid in it proves nothing later.
 
-/// The process at the other end of a connection. For records and for the check of the user only: a pid proves nothing.
+use std::io;
+
+use interprocess::local_socket::Stream;
+use interprocess::local_socket::traits::StreamCommon;
+
+use super::folder::user;
+
+/// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Effective user id at the time it connected or listened.
+    /// Effective user id.
     pub uid: u32,
     /// Process id, where the system tells.
     pub pid: Option<u32>,
+}
+
+/// Why the other end is not to be spoken to.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// It is another user's.
+    #[error("the other end of the socket belongs to uid {uid}, this is uid {user}")]
+    Stranger {
+        /// Whose it is.
+        uid: u32,
+        /// Who we are.
+        user: u32,
+    },
+    /// The system does not say; a connection that was never made says `ConnectionReset`.
+    #[error("the system does not say who is at the other end of the socket: {0}")]
+    Unknown(#[from] io::Error),
+}
+
+/// The other end, if it is the same user's as this one. Each end asks before it says anything that matters.
+///
+/// # Errors
+/// [`PeerError::Stranger`], [`PeerError::Unknown`].
+pub fn same_user(stream: &impl StreamCommon) -> Result<Peer, PeerError> {
+    let credentials = stream.peer_creds()?;
+    let uid = credentials.euid().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+    let pid = credentials.pid().and_then(|pid| u32::try_from(pid).ok());
+    judge(Peer { uid, pid }, user())
+}
+
+fn judge(peer: Peer, user: u32) -> Result<Peer, PeerError> {
+    if peer.uid == user { Ok(peer) } else { Err(PeerError::Stranger { uid: peer.uid, user }) }
+}
+
+/// Says that nothing more will be sent, which ends the connection; what is on its way still arrives.
+pub fn hang_up(stream: &Stream) {
+    match stream {
+        // It may be gone already.
+        Stream::UdSocket(stream) => drop(stream.inner().shutdown(std::net::Shutdown::Write)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn both_ends_of_a_pair_are_this_process() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = same_user(&Stream::UdSocket(one.into())).unwrap();
+        assert_eq!(peer, Peer { uid: user(), pid: Some(std::process::id()) });
+    }
+
+    #[test]
+    fn another_user_is_refused_and_named() {
+        let text = judge(Peer { uid: 4242, pid: None }, 1000).unwrap_err().to_string();
+        assert!(text.contains("uid 4242") && text.contains("uid 1000"), "{text}");
+        assert!(judge(Peer { uid: 0, pid: None }, 1000).is_err(), "root is another user");
+    }
 }

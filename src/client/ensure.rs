@@ -1,0 +1,323 @@
+//! Find or start the broker: the one implementation of it (design section 3.2).
+//!
+//! ```text
+//! connect --answers--> done
+//!    | does not
+//! start.lock (a herd guard, not an authority: after half the time go on without it), connecting all the while
+//!    |
+//! connect again, else start a broker and follow its report
+//!    ready -> connect, done      lost -> connect until the deadline      failed -> its error
+//!    died  -> connect, start again, three times at most                  late   -> say how far it is
+//! ```
+//!
+//! Promises: one deadline for all of it; a time-out is never taken for a death, since a started broker takes over only
+//! what the kernel gives it; a starter and an owner are never signalled.
+
+use std::fs::File;
+use std::time::Duration;
+
+use super::start::{self, Told};
+use super::{Client, ClientOptions, Credential};
+use crate::os::deadline::{Deadline, Pauses};
+use crate::os::detach;
+use crate::os::locks::lock_holder;
+use crate::os::paths::{LOCK_NAME, StateRoot};
+use crate::rpc::channel::{Channel, ChannelError, HelloError, Speaker};
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::hello;
+use crate::rpc::record::{self, Found, Record};
+use crate::rpc::wire::{Broker, HelloResult, Role, RootId};
+
+/// Name of the herd guard in the state root.
+const GUARD_NAME: &str = "start.lock";
+/// Starts that may die before that is the answer.
+const STARTS_MAX: u32 = 3;
+/// Longest credential file, bytes.
+const CREDENTIAL_BYTES_MAX: u64 = 4096;
+
+/// The broker, and whether this call started it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EnsureReport {
+    /// Whether this call started it.
+    pub started: bool,
+    /// Where it is.
+    pub broker: Broker,
+}
+
+/// Finds or starts the broker of a state root.
+///
+/// # Errors
+/// What stands in the way, with what to type.
+pub fn ensure(options: ClientOptions) -> Result<EnsureReport, WireError> {
+    let client = Client::connect_or_start(options)?;
+    Ok(EnsureReport { started: client.started(), broker: client.hello().broker.clone() })
+}
+
+/// A broker that was met.
+#[derive(Debug)]
+pub(super) struct Met {
+    pub(super) channel: Channel,
+    pub(super) hello: HelloResult,
+    pub(super) started: bool,
+}
+
+/// Why no broker was met, where trying again may help.
+#[derive(Debug)]
+enum Absence {
+    NoRecord,
+    DamagedRecord(String),
+    /// The record was published in another root, of which this one is a copy.
+    ForeignRecord,
+    NoAnswer(HelloError),
+}
+
+/// Why no broker was met.
+enum Missed {
+    Absent(Absence),
+    /// Trying again does not help.
+    Refused(WireError),
+}
+
+/// Connects to the broker that is there.
+pub(super) fn connect(options: &ClientOptions) -> Result<Met, WireError> {
+    let deadline = options.deadline.at_most(options.ensure_within);
+    let Some(root) = StateRoot::open(&options.root)? else {
+        let message = format!("there is no state root at {}, so no broker runs for it", options.root.display());
+        return Err(WireError::new(ErrorCode::BrokerUnreachable, message).reason("no_root"));
+    };
+    let search = Search { options, root: &root, deadline };
+    search.try_until(deadline, &mut quick()).map_err(|missed| search.unreachable(missed))
+}
+
+/// Connects to the broker, starting it if there is none.
+pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError> {
+    // A broker that starts, and everything it starts while it does, never starts another one.
+    if options.no_start || detach::is_started() {
+        return connect(options);
+    }
+    let deadline = options.deadline.at_most(options.ensure_within);
+    let root = StateRoot::open_or_create(&options.root)?;
+    let search = Search { options, root: &root, deadline };
+    match search.try_once(search.share(4)) {
+        Ok(met) => return Ok(met),
+        Err(Missed::Refused(error)) => return Err(error),
+        Err(Missed::Absent(_)) => {}
+    }
+    let _guard = match search.guard()? {
+        Guard::Met(met) => return Ok(*met),
+        Guard::Had(file) => Some(file),
+        Guard::None => None,
+    };
+    search.start()
+}
+
+/// Pauses between two looks at the record.
+fn quick() -> Pauses {
+    Pauses::new(Duration::from_millis(5), Duration::from_millis(100))
+}
+
+/// How the herd guard was passed.
+enum Guard {
+    /// Somebody else's start has succeeded meanwhile.
+    Met(Box<Met>),
+    /// It is ours until the file is closed.
+    Had(File),
+    /// It cannot be had in time, or at all.
+    None,
+}
+
+struct Search<'a> {
+    options: &'a ClientOptions,
+    root: &'a StateRoot,
+    deadline: Deadline,
+}
+
+impl Search<'_> {
+    /// The point by which one part in `parts` of what is left has passed.
+    fn share(&self, parts: u32) -> Deadline {
+        self.deadline.at_most(self.deadline.remaining() / parts)
+    }
+
+    fn try_once(&self, deadline: Deadline) -> Result<Met, Missed> {
+        let found = record::read(self.root.folder()).map_err(|error| {
+            let message = format!("{} cannot be read: {error}", self.root.path().display());
+            Missed::Refused(WireError::new(ErrorCode::StorageFailed, message))
+        })?;
+        let record = match found {
+            Found::Record(record) => record,
+            Found::Absent => return Err(Missed::Absent(Absence::NoRecord)),
+            Found::Damaged(why) => return Err(Missed::Absent(Absence::DamagedRecord(why))),
+        };
+        if record.root_id != RootId::new(self.root.device(), self.root.inode()) {
+            return Err(Missed::Absent(Absence::ForeignRecord));
+        }
+        let (token, role) = self.credential(&record)?;
+        let speaker = Speaker { client: &self.options.client, token: &token, role };
+        match self.meet(&record, speaker, deadline) {
+            Ok((channel, hello)) => Ok(Met { channel, hello, started: false }),
+            Err(error) if error.is_passing() => Err(Missed::Absent(Absence::NoAnswer(error))),
+            Err(error) => Err(Missed::Refused(final_error(error))),
+        }
+    }
+
+    /// Connects and says hello. Where the lock is held no start could succeed, so a slow holder is waited for; of what is
+    /// left, a part is kept for the record of another one.
+    fn meet(
+        &self,
+        record: &Record,
+        speaker: Speaker<'_>,
+        deadline: Deadline,
+    ) -> Result<(Channel, HelloResult), HelloError> {
+        let mut channel = Channel::dial(&record.broker.endpoint, deadline)?;
+        channel.say_hello(speaker, deadline)?;
+        let hello = match channel.hear_hello(deadline) {
+            Err(HelloError::Channel(ChannelError::Late)) if self.is_lock_held() => {
+                channel.hear_hello(self.deadline.at_most(self.deadline.remaining() * 3 / 4))?
+            }
+            heard => heard?,
+        };
+        hello::check(&hello, record)?;
+        Ok((channel, hello))
+    }
+
+    fn is_lock_held(&self) -> bool {
+        lock_holder(self.root.folder(), LOCK_NAME).ok().flatten().is_some_and(|holder| holder.is_held)
+    }
+
+    fn credential(&self, record: &Record) -> Result<(String, Role), Missed> {
+        let path = match &self.options.credential {
+            Credential::Owner => return Ok((record.token.clone(), Role::Owner)),
+            Credential::Session(path) => path,
+        };
+        let refused = |why: String| {
+            let message = format!("the session's credential {} cannot be read: {why}", path.display());
+            Missed::Refused(WireError::new(ErrorCode::Unauthenticated, message).reason("credential"))
+        };
+        let found = std::fs::metadata(path).map_err(|error| refused(error.to_string()))?;
+        if !found.is_file() || found.len() > CREDENTIAL_BYTES_MAX {
+            return Err(refused("it is no small file".to_owned()));
+        }
+        let token = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        Ok((token.trim_end().to_owned(), Role::Session))
+    }
+
+    /// Tries until it is met, or not to be met, or the deadline has passed.
+    fn try_until(&self, deadline: Deadline, pauses: &mut Pauses) -> Result<Met, Missed> {
+        loop {
+            match self.try_once(deadline) {
+                Err(Missed::Absent(absence)) if absence.is_certain() || !pauses.pause(deadline) => {
+                    return Err(Missed::Absent(absence));
+                }
+                Err(Missed::Absent(_)) => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits for the herd guard, half of what is left at most, and connects all the while.
+    fn guard(&self) -> Result<Guard, WireError> {
+        // A guard that cannot be opened guards nothing; the lock of the broker decides anyway.
+        let Ok(file) = self.root.folder().open_or_create(GUARD_NAME) else {
+            return Ok(Guard::None);
+        };
+        let (until, mut pauses) = (self.share(2), quick());
+        loop {
+            let had = fs4::FileExt::try_lock(&file).is_ok();
+            // Also right after it was had: whoever had it before may have started the broker.
+            match self.try_once(self.share(4)) {
+                Ok(met) => return Ok(Guard::Met(Box::new(met))),
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(Missed::Absent(_)) if had => return Ok(Guard::Had(file)),
+                Err(Missed::Absent(_)) => {}
+            }
+            if !pauses.pause(until) {
+                return Ok(Guard::None);
+            }
+        }
+    }
+
+    /// Starts brokers until one is met.
+    fn start(&self) -> Result<Met, WireError> {
+        let mut pauses = Pauses::new(Duration::from_millis(20), Duration::from_millis(500));
+        let mut died = 0;
+        loop {
+            let told = start::start(self.options, self.root, self.deadline)?;
+            let (met, why) = match told {
+                Told::Ready(broker) => {
+                    let met = self.try_until(self.deadline, &mut quick());
+                    let ours = |met: Met| Met { started: met.hello.broker.incarnation == broker.incarnation, ..met };
+                    (met.map(ours), None)
+                }
+                Told::Lost => (self.try_until(self.deadline, &mut quick()), None),
+                Told::Failed(failure) if failure.error.code == ErrorCode::Draining => {
+                    (self.try_once(self.share(2)), Some(start::failed(self.root, *failure)))
+                }
+                Told::Failed(failure) => return Err(start::failed(self.root, *failure)),
+                Told::Late(stage) => return Err(start::late(self.root, stage)),
+                Told::Died(status, stage) => {
+                    died += 1;
+                    (self.try_once(self.share(2)), Some(start::died(self.root, status, stage)))
+                }
+            };
+            match met {
+                Ok(met) => return Ok(met),
+                Err(Missed::Refused(error)) => return Err(error),
+                Err(missed @ Missed::Absent(_)) if died >= STARTS_MAX || !pauses.pause(self.deadline) => {
+                    return Err(why.unwrap_or_else(|| self.unreachable(missed)));
+                }
+                Err(Missed::Absent(_)) => {}
+            }
+        }
+    }
+
+    fn unreachable(&self, missed: Missed) -> WireError {
+        let absence = match missed {
+            Missed::Refused(error) => return error,
+            Missed::Absent(absence) => absence,
+        };
+        let root = self.root.path().display();
+        let (reason, why) = match absence {
+            Absence::NoRecord => ("no_record", format!("no broker is published in {root}")),
+            Absence::DamagedRecord(why) => {
+                ("damaged_record", format!("the record of the broker in {root} is damaged: {why}"))
+            }
+            Absence::ForeignRecord => {
+                ("foreign_record", format!("the record of the broker in {root} was copied with it from another place"))
+            }
+            Absence::NoAnswer(HelloError::Refused(error)) => return error,
+            Absence::NoAnswer(error) => ("no_answer", format!("the broker of {root} does not answer: {error}")),
+        };
+        // Somebody has it: starting another one would not help.
+        let (reason, remedy) = if self.is_lock_held() {
+            ("unresponsive", "its lock is held; `ostler status` shows by whom, `ostler shutdown --force` ends that one")
+        } else {
+            (reason, "`ostler ensure` starts one")
+        };
+        WireError::new(ErrorCode::BrokerUnreachable, format!("{why}; {remedy}")).reason(reason)
+    }
+}
+
+impl Absence {
+    /// Whether nothing is on its way: nobody is published, or who was is dead. Waiting would not change it.
+    fn is_certain(&self) -> bool {
+        match self {
+            Absence::NoRecord | Absence::DamagedRecord(_) | Absence::ForeignRecord => true,
+            Absence::NoAnswer(HelloError::Channel(ChannelError::Io(error))) => {
+                use std::io::ErrorKind;
+                matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
+            }
+            Absence::NoAnswer(_) => false,
+        }
+    }
+}
+
+fn final_error(error: HelloError) -> WireError {
+    let message = error.to_string();
+    match error {
+        HelloError::Refused(error) => error,
+        HelloError::Channel(ChannelError::Peer(_)) => WireError::new(ErrorCode::Denied, message).reason("peer"),
+        HelloError::Channel(_) | HelloError::Mismatch(_) => {
+            WireError::new(ErrorCode::ProtocolMismatch, message).reason("foreign")
+        }
+    }
+}
