@@ -82,6 +82,13 @@ pub fn end_all(
     }
 }
 
+/// Whether a process was started with the marker of a command.
+#[must_use]
+pub fn carries(pid: u32, marker: &str) -> bool {
+    let wanted = OsString::from(format!("{COMMAND_VARIABLE}={marker}"));
+    process::environment(pid).is_some_and(|environment| environment.contains(&wanted))
+}
+
 /// How a survivor is shown.
 #[must_use]
 pub fn survivor(pid: u32) -> Survivor {

@@ -16,9 +16,13 @@ pub mod files;
 pub mod incarnation;
 /// Finds an episode's processes.
 pub mod marker;
+/// Output for readers.
+pub mod read;
 /// The process itself.
 pub mod server;
 /// What a session runs.
 pub mod spec;
+/// The command's output on disk.
+pub mod spool;
 /// Documents and messages of host and broker.
 pub mod wire;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::os::arg::Arg;
+use crate::os::limits;
 
 /// Most bytes of command line and environment together (contract section 4).
 pub const COMMAND_BYTES_MAX: usize = 512 * 1024;
@@ -139,7 +140,7 @@ impl Spec {
         if self.umask > 0o777 {
             return Err(SpecError::Umask(self.umask));
         }
-        if let Some(unknown) = self.limits.iter().find(|limit| !LIMIT_NAMES.contains(&limit.resource.as_str())) {
+        if let Some(unknown) = self.limits.iter().find(|limit| limits::find(&limit.resource).is_none()) {
             return Err(SpecError::Limit(unknown.resource.clone()));
         }
         let bytes = self.bytes();
@@ -157,26 +158,6 @@ impl Spec {
         command + env
     }
 }
-
-/// The limits that a spec may name, all of which Linux has.
-pub const LIMIT_NAMES: &[&str] = &[
-    "as",
-    "core",
-    "cpu",
-    "data",
-    "fsize",
-    "locks",
-    "memlock",
-    "msgqueue",
-    "nice",
-    "nofile",
-    "nproc",
-    "rss",
-    "rtprio",
-    "rttime",
-    "sigpending",
-    "stack",
-];
 
 #[cfg(test)]
 mod tests {
