@@ -26,6 +26,7 @@ use crate::rpc::channel::{Channel, ChannelError, HelloError, Speaker};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::hello;
 use crate::rpc::record::{self, Found, Record};
+use crate::rpc::report::Stage;
 use crate::rpc::wire::{Broker, HelloResult, Role, RootId};
 
 /// Name of the herd guard in the state root.
@@ -253,6 +254,10 @@ impl Search<'_> {
                     (self.try_once(self.share(2)), Some(start::failed(self.root, *failure)))
                 }
                 Told::Failed(failure) => return Err(start::failed(self.root, *failure)),
+                // It waits for the lock as well: what is late is its holder.
+                Told::Late(None | Some(Stage::Root | Stage::Lock)) if self.is_lock_held() => {
+                    return Err(self.unreachable(Missed::Absent(Absence::NoAnswer(ChannelError::Late.into()))));
+                }
                 Told::Late(stage) => return Err(start::late(self.root, stage)),
                 Told::Died(status, stage) => {
                     died += 1;

@@ -4,7 +4,7 @@
 //! Promises: tests share nothing (own root, home, runtime folder and temp folder); a test that leaves a process behind fails
 //! and the process is ended; nothing outside [`wait`] sleeps.
 
-mod leftovers;
+pub(crate) mod leftovers;
 mod output;
 mod process;
 mod root;
