@@ -3,6 +3,7 @@
 //! One value has one text, so duplicate names, white space, floats, needless escapes and unsorted members cannot hide
 //! in a record whose digest is right. Neither half builds a tree; both are bounded by [`DEPTH_MAX`] and [`INTEGER_MAX`].
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
@@ -114,17 +115,18 @@ fn deeper(depth: usize) -> Result<usize, ValueFault> {
 
 /// Whether the whole text is one object in RFC 8785 form within the limits. `depth` is the level of what holds it.
 pub(crate) fn is_canonical_object(text: &str, depth: usize) -> bool {
-    let mut reader = Reader { bytes: text.as_bytes(), at: 0 };
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     reader.peek() == Some(b'{') && reader.value(depth).is_some() && reader.at == reader.bytes.len()
 }
 
 /// A cursor over UTF-8 text; every method returns `None` at the first byte that the form does not allow.
 struct Reader<'a> {
+    text: &'a str,
     bytes: &'a [u8],
     at: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -137,7 +139,7 @@ impl Reader<'_> {
         match self.peek()? {
             b'{' => self.object(deeper(depth).ok()?),
             b'[' => self.array(deeper(depth).ok()?),
-            b'"' => self.string().map(|_name| ()),
+            b'"' => self.string().map(|_text| ()),
             b't' => self.eat(b"true"),
             b'f' => self.eat(b"false"),
             b'n' => self.eat(b"null"),
@@ -150,9 +152,9 @@ impl Reader<'_> {
         if self.peek() == Some(b'}') {
             return self.eat(b"}");
         }
-        let mut previous: Option<String> = None;
+        let mut previous: Option<Cow<'a, str>> = None;
         loop {
-            let name = self.string()?;
+            let name = unescape(self.string()?);
             if previous.is_some_and(|previous| name_order(&previous, &name) != Ordering::Less) {
                 return None;
             }
@@ -180,36 +182,20 @@ impl Reader<'_> {
         }
     }
 
-    /// A string, unescaped. Only the escapes that the writer emits are accepted.
-    fn string(&mut self) -> Option<String> {
+    /// A string, as it stands between its quotes. Only the escapes that the writer emits are accepted.
+    fn string(&mut self) -> Option<&'a str> {
         self.eat(b"\"")?;
-        let mut text = Vec::new();
+        let start = self.at;
         loop {
             match self.peek()? {
                 b'"' => break,
-                b'\\' => text.push(self.escape()?),
+                b'\\' => self.at += escape(&self.bytes[self.at..])?.1,
                 byte if byte < 0x20 => return None,
-                byte => {
-                    text.push(byte);
-                    self.at += 1;
-                }
+                _ => self.at += 1,
             }
         }
         self.at += 1;
-        String::from_utf8(text).ok()
-    }
-
-    fn escape(&mut self) -> Option<u8> {
-        let letter = self.bytes.get(self.at + 1).copied()?;
-        if letter == b'u' {
-            let digits = self.bytes.get(self.at + 2..self.at + 6)?;
-            let byte = (0..0x20u8).find(|byte| format!("{byte:04x}").as_bytes() == digits)?;
-            self.at += 6;
-            return short_escape(byte).is_none().then_some(byte);
-        }
-        let byte = (0..0x80u8).find(|byte| short_escape(*byte) == Some(letter))?;
-        self.at += 2;
-        Some(byte)
+        Some(&self.text[start..self.at - 1])
     }
 
     fn integer(&mut self) -> Option<()> {
@@ -223,6 +209,31 @@ impl Reader<'_> {
         let value: u64 = digits.parse().ok()?;
         (minimal && value <= INTEGER_MAX).then_some(())
     }
+}
+
+/// The byte that an escape at the beginning stands for, and the length of the escape, if the writer would emit it.
+fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
+    let letter = bytes.get(1).copied()?;
+    if letter == b'u' {
+        let digits = bytes.get(2..6)?;
+        let byte = (0..0x20u8).find(|byte| format!("{byte:04x}").as_bytes() == digits)?;
+        return short_escape(byte).is_none().then_some((byte, 6));
+    }
+    let byte = (0..0x80u8).find(|byte| short_escape(*byte) == Some(letter))?;
+    Some((byte, 2))
+}
+
+/// The text of a string that was read as canonical.
+fn unescape(raw: &str) -> Cow<'_, str> {
+    let mut text = String::new();
+    let mut rest = raw;
+    while let Some(at) = rest.find('\\') {
+        let (byte, len) = escape(&rest.as_bytes()[at..]).expect("the reader accepts no other escape");
+        text.push_str(&rest[..at]);
+        text.push(char::from(byte));
+        rest = &rest[at + len..];
+    }
+    if text.is_empty() { Cow::Borrowed(rest) } else { Cow::Owned(text + rest) }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Stamp};
 use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES, TAIL_BYTES_MAX};
 use crate::reader::Records;
-use crate::recovery::repair::{RepairError, repair, set_aside};
+use crate::recovery::repair::{RepairError, create_empty, repair, set_aside};
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Problem, Survey, TailReport, survey};
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
@@ -81,8 +81,10 @@ struct Active<F> {
     boot: String,
     /// The end of the last batch: the next one is written here.
     end: u64,
-    /// A failed write may have left bytes beyond `end`, which have to go first.
+    /// A failed write may have left bytes beyond `end`, which have to go before the next.
     untrimmed: bool,
+    /// The disk may still hold such bytes: not before the next sync is the segment whole.
+    trim_unsynced: bool,
 }
 
 /// What opening found and did.
@@ -288,12 +290,13 @@ impl<S: Storage> Ledger<S> {
 
     /// Every record in order, whole turns only.
     pub fn records(&self) -> Records<'_, S> {
-        Records::new(&self.storage)
+        Records::judging(&self.storage, self.options.judgement().accept_half_turn)
     }
 
     fn sync_files(&mut self) -> io::Result<()> {
-        let active = self.active.as_ref().expect("unsynced bytes are in the active segment");
+        let active = self.active.as_mut().expect("unsynced bytes are in the active segment");
         self.storage.sync_data(&active.file)?;
+        active.trim_unsynced = active.untrimmed;
         self.sync_count += 1;
         if self.folder_unsynced {
             self.storage.sync_folder(Folder::Ledger)?;
@@ -304,14 +307,14 @@ impl<S: Storage> Ledger<S> {
         Ok(())
     }
 
-    /// A new segment begins only when all before it is durable, so that a crash can tear the last one alone; and with
+    /// A new segment begins only when all before it is durable and nothing else is behind it, so that a crash can tear the last one alone; and with
     /// every boot, so that a tail's segment tells the boot it was written in.
     fn must_rotate(&self) -> bool {
         match &self.active {
             None => true,
             Some(active) => {
                 let full = active.end >= self.options.segment_bytes || active.boot != self.options.boot;
-                full && self.unsynced_bytes == 0
+                full && self.unsynced_bytes == 0 && !active.trim_unsynced
             }
         }
     }
@@ -367,6 +370,7 @@ impl<S: Storage> Ledger<S> {
             active.untrimmed = false;
         }
         if let Err(error) = write_all(&self.storage, &active.file, active.end, bytes) {
+            active.trim_unsynced = true;
             active.untrimmed = self.storage.truncate(&active.file, active.end).is_err();
             return Err(error);
         }
@@ -380,14 +384,7 @@ impl<S: Storage> Ledger<S> {
         let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
         let file_name = file_name(self.heads.last.seq + 1);
         let name = in_ledger(&file_name);
-        let file = match self.storage.create(name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let file = self.storage.open(name, Access::Write)?;
-                self.storage.truncate(&file, 0)?;
-                file
-            }
-            created => created?,
-        };
+        let file = create_empty(&self.storage, name)?;
         if let Err(error) = write_all(&self.storage, &file, 0, bytes) {
             // What stays is emptied before the next attempt; the first error is the one to report.
             let _removed = self.storage.truncate(&file, 0).and_then(|()| self.storage.unlink(name));
@@ -395,7 +392,7 @@ impl<S: Storage> Ledger<S> {
         }
         let end = u64::try_from(bytes.len()).expect("a batch is small");
         let boot = self.options.boot.clone();
-        self.active = Some(Active { file, number, boot, end, untrimmed: false });
+        self.active = Some(Active { file, number, boot, end, untrimmed: false, trim_unsynced: false });
         self.folder_unsynced = true;
         Ok(())
     }
@@ -414,7 +411,7 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
         Some((_, body)) => (body.number + 1, String::new()),
         None => (1, String::new()),
     };
-    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false }))
+    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false }))
 }
 
 fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritten_bytes: u64) -> Recovery {

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::digest::Position;
 use crate::entry::Entry;
-use crate::limits::TAIL_BYTES_MAX;
+use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::record::Record;
 use crate::segment::{first_seq, in_ledger, own_entry};
 use crate::storage::{Access, Folder, Storage, read_from};
 use hole::{Hole, Place};
 use table::{Boot, Class, Extent, Shape, Zone, classify};
-use walk::{Walk, content_len};
+use walk::{Segment, Walk, content_len};
 
 /// The record that states a hole; its body is [`GapBody`]'s.
 pub(crate) const GAP_TYPE: &str = "gap";
@@ -102,14 +102,14 @@ pub(crate) fn survey<S: Storage>(
     let mut walk = Walk::new();
     let mut segments = Vec::new();
     let mut stated = Stated::default();
-    for (file, first_seq) in segment_names(storage)? {
-        let handle = storage.open(in_ledger(&file), Access::Read)?;
-        let bytes = read_from(storage, &handle, 0)?;
-        walk.segment(segments.len(), first_seq, &bytes, &mut |record| {
+    let names = segment_names(storage)?;
+    for (index, (file, _first_seq)) in names.iter().enumerate() {
+        let segment = read_segment(storage, &names, index)?;
+        walk.segment(index, &segment, &mut |record| {
             stated.note(&record);
             sink(record);
         });
-        segments.push(SegmentFile { file, content: wide(content_len(&bytes)) });
+        segments.push(SegmentFile { file: file.clone(), content: wide(content_len(&segment.bytes)) });
     }
     if judgement.accept_half_turn {
         walk.settle_half_turn(&mut |record| sink(record));
@@ -121,6 +121,19 @@ pub(crate) fn survey<S: Storage>(
 pub(crate) fn segment_names<S: Storage>(storage: &S) -> io::Result<Vec<(String, u64)>> {
     let files = storage.list(Folder::Ledger)?;
     Ok(files.into_iter().filter_map(|file| first_seq(&file).map(|seq| (file, seq))).collect())
+}
+
+/// Reads a segment, and the beginning of the next.
+pub(crate) fn read_segment<S: Storage>(storage: &S, names: &[(String, u64)], index: usize) -> io::Result<Segment> {
+    let (file, first_seq) = &names[index];
+    let bytes = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, 0)?;
+    let mut next = Vec::new();
+    if let Some((file, _first_seq)) = names.get(index + 1) {
+        next.resize(LINE_BYTES_MAX, 0);
+        let read = storage.read_at(&storage.open(in_ledger(file), Access::Read)?, 0, &mut next)?;
+        next.truncate(read);
+    }
+    Ok(Segment { first_seq: *first_seq, bytes, next })
 }
 
 fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgement: Judgement<'_>) -> Survey {

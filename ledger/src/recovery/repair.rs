@@ -15,6 +15,8 @@ use crate::segment::in_ledger;
 use crate::storage::{Access, Folder, Name, Storage, read_from, write_all};
 
 const PREFIX: &str = "ledger-tail-";
+/// A segment being replaced; what a crash leaves under this name is used again and never read.
+const REPLACEMENT: &str = "segment.new";
 
 /// What setting aside came to.
 #[derive(Debug, Default)]
@@ -77,16 +79,7 @@ fn keep<S: Storage>(storage: &S, file: &str, bytes: &[u8]) -> io::Result<()> {
     let bytes = &bytes[..bytes.len().min(narrow(QUARANTINE_BYTES_MAX)?)];
     make_room(storage, wide(bytes.len()))?;
     let name = Name { folder: Folder::Quarantine, file };
-    let kept = match storage.create(name) {
-        Ok(kept) => kept,
-        // An earlier start came as far as this and no further.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let kept = storage.open(name, Access::Write)?;
-            storage.truncate(&kept, 0)?;
-            kept
-        }
-        Err(error) => return Err(error),
-    };
+    let kept = create_empty(storage, name)?;
     let written = write_all(storage, &kept, 0, bytes).and_then(|()| storage.sync_data(&kept));
     if let Err(error) = written {
         storage.unlink(name)?;
@@ -143,21 +136,20 @@ fn parse_name(file: &str) -> Option<TailReport> {
 
 /// Cuts the tail and writes again what no `dur` proves to be on the disk. Returns how many bytes were written again.
 pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, RepairError> {
-    let settled = survey.walk.settled;
+    let (settled, durable) = (survey.walk.settled, survey.walk.durable_place);
+    let kept = if settled.offset == 0 { settled.segment } else { settled.segment + 1 };
     // From the last to the first: a crash between leaves no hole.
-    for (index, segment) in survey.segments.iter().enumerate().rev() {
-        let empty = index > settled.segment || settled.offset == 0;
-        if empty && index >= settled.segment {
-            storage.unlink(in_ledger(&segment.file)).map_err(RepairError::Write)?;
-        }
+    for segment in survey.segments.iter().skip(kept).rev() {
+        storage.unlink(in_ledger(&segment.file)).map_err(RepairError::Write)?;
     }
     let mut rewritten = 0;
-    let durable = survey.walk.durable_place;
-    let kept = if settled.offset == 0 { settled.segment } else { settled.segment + 1 };
     for (index, segment) in survey.segments.iter().enumerate().take(kept).skip(durable.segment) {
-        let from = if index == durable.segment { durable.offset } else { 0 };
         let to = if index == settled.segment { settled.offset } else { segment.content };
-        rewritten += rewrite(storage, &segment.file, from, to)?;
+        rewritten += if index == durable.segment && durable.offset > 0 {
+            rewrite(storage, &segment.file, durable.offset, to)?
+        } else {
+            replace(storage, &segment.file, to)?
+        };
     }
     if !survey.segments.is_empty() {
         storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;
@@ -179,6 +171,31 @@ fn rewrite<S: Storage>(storage: &S, segment: &str, from: u64, to: u64) -> Result
     write_all(storage, &file, from, &bytes).map_err(RepairError::Write)?;
     storage.sync_data(&file).map_err(RepairError::Sync)?;
     Ok(wide(bytes.len()))
+}
+
+/// Puts a new file in the place of a segment of which nothing is proven durable, not even its name: a failed sync of
+/// the folder is forgotten as one of a file is. Such a segment holds at most what one sync covers, so it is small.
+fn replace<S: Storage>(storage: &S, segment: &str, to: u64) -> Result<u64, RepairError> {
+    let old = storage.open(in_ledger(segment), Access::Read).map_err(RepairError::Write)?;
+    let mut bytes = read_from(storage, &old, 0).map_err(RepairError::Write)?;
+    bytes.truncate(narrow(to).map_err(RepairError::Write)?);
+    let new = create_empty(storage, in_ledger(REPLACEMENT)).map_err(RepairError::Write)?;
+    write_all(storage, &new, 0, &bytes).map_err(RepairError::Write)?;
+    storage.sync_data(&new).map_err(RepairError::Sync)?;
+    storage.rename(Folder::Ledger, REPLACEMENT, segment).map_err(RepairError::Sync)?;
+    Ok(wide(bytes.len()))
+}
+
+/// A new file, or one that an earlier start left behind, emptied.
+pub(crate) fn create_empty<S: Storage>(storage: &S, name: Name<'_>) -> io::Result<S::File> {
+    match storage.create(name) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let file = storage.open(name, Access::Write)?;
+            storage.truncate(&file, 0)?;
+            Ok(file)
+        }
+        created => created,
+    }
 }
 
 fn narrow(bytes: u64) -> io::Result<usize> {

@@ -48,6 +48,30 @@ pub(crate) struct Pending {
     before: Option<(String, SessionHead)>,
 }
 
+/// A segment as it was read.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    /// What its name promises.
+    pub(crate) first_seq: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// The beginning of the segment after it, with its first line; empty if there is none.
+    pub(crate) next: Vec<u8>,
+}
+
+/// What follows a line.
+#[derive(Clone, Copy)]
+struct Rest<'a> {
+    here: &'a [u8],
+    next: &'a [u8],
+}
+
+impl<'a> Rest<'a> {
+    /// The lines of this segment, then the first of the next.
+    fn lines(self) -> impl Iterator<Item = Line<'a>> {
+        Lines::new(self.here, 0).chain(Lines::new(self.next, 0).take(1))
+    }
+}
+
 /// A line in its segment.
 pub(crate) struct Line<'a> {
     /// Without LF.
@@ -76,8 +100,9 @@ impl Walk {
         }
     }
 
-    /// Walks the next segment. `first_seq` is what its name promises. Whole turns go to `sink` as they are complete.
-    pub(crate) fn segment(&mut self, index: usize, first_seq: u64, bytes: &[u8], sink: &mut impl FnMut(Record)) {
+    /// Walks the next segment. Whole turns go to `sink` as they are complete.
+    pub(crate) fn segment(&mut self, index: usize, segment: &Segment, sink: &mut impl FnMut(Record)) {
+        let (first_seq, bytes) = (segment.first_seq, segment.bytes.as_slice());
         let content = content_len(bytes);
         if content > 0 && first_seq != self.heads.last.seq + 1 && self.open.is_none() {
             let at = Place { segment: index, offset: 0 };
@@ -90,7 +115,8 @@ impl Walk {
                 self.note(at, Shape::BrokenChain, "a segment of another ledger stands here");
                 return;
             }
-            self.line(index, first, &line, &bytes[..content]);
+            let rest = Rest { here: &bytes[line.end..content], next: &segment.next };
+            self.line(index, first, &line, rest);
             first = false;
             self.settle(sink);
         }
@@ -107,7 +133,7 @@ impl Walk {
         SegmentBody::of(&record).is_some_and(|body| body.ledger != ours.ledger)
     }
 
-    fn line(&mut self, segment: usize, first: bool, line: &Line<'_>, content: &[u8]) {
+    fn line(&mut self, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
         let place = |offset: usize| Place { segment, offset: wide(offset) };
         let whole = line.end - line.start > line.bytes.len();
         match judge(line.bytes) {
@@ -116,7 +142,7 @@ impl Walk {
                 let detail = format!("format version {version}; this program knows {VERSION}");
                 self.note(place(line.start), Shape::Newer, &detail);
             }
-            Judged::Record(record) if whole => self.record(*record, segment, first, line, content),
+            Judged::Record(record) if whole => self.record(*record, segment, first, line, rest),
             Judged::Record(_) => {
                 self.note(place(line.start), Shape::Fragment, "a line without its end");
                 self.bad(line);
@@ -129,11 +155,13 @@ impl Walk {
         }
     }
 
-    fn record(&mut self, record: Record, segment: usize, first: bool, line: &Line<'_>, content: &[u8]) {
+    fn record(&mut self, record: Record, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
         let place = |offset: usize| Place { segment, offset: wide(offset) };
-        if !self.belongs(&record, line, content) {
+        if !self.belongs(&record, rest) {
             let seq = record.header.seq;
             let detail = format!("record {seq} does not follow from record {}", self.heads.last.seq);
+            // It may be ours, so what it says to be synced is not cut as a tail; about itself it proves nothing.
+            self.raise_durable(record.header.dur.min(self.heads.last.seq));
             let hole = self.note(place(line.start), Shape::BrokenChain, &detail);
             hole.sessions.extend(record.header.sid);
             return;
@@ -161,7 +189,7 @@ impl Walk {
     }
 
     /// Whether a sound record has its place here, be it behind a hole.
-    fn belongs(&mut self, record: &Record, line: &Line<'_>, content: &[u8]) -> bool {
+    fn belongs(&mut self, record: &Record, rest: Rest<'_>) -> bool {
         let next_seq = self.next_seq();
         if record.header.seq < next_seq {
             return false;
@@ -174,11 +202,10 @@ impl Walk {
         if missing > 0 && bad_bytes > 0 && missing <= bad_bytes / LINE_BYTES_MIN + 1 {
             return true;
         }
-        if bad_bytes == 0 && self.goes_on_later(&content[line.end..]) {
+        if bad_bytes == 0 && self.goes_on_later(rest) {
             return false;
         }
-        let following = Lines::new(content, line.end).next();
-        match following.map(|line| judge(line.bytes)) {
+        match rest.lines().next().map(|line| judge(line.bytes)) {
             Some(Judged::Record(next)) => {
                 next.header.seq == record.header.seq + 1 && next.header.prev == Some(record.digest)
             }
@@ -193,15 +220,15 @@ impl Walk {
         record.header.seq == last.seq + 1 && record.header.prev == prev
     }
 
-    /// Whether a line further on in this segment follows from the last admitted record, so that what stands between
+    /// Whether a line further on in this segment, or the first of the next, follows from the last admitted record, so that what stands between
     /// was put there.
-    fn goes_on_later(&mut self, rest: &[u8]) -> bool {
+    fn goes_on_later(&mut self, rest: Rest<'_>) -> bool {
         if self.searches == 0 || self.heads.last.seq == 0 {
             return false;
         }
         self.searches -= 1;
         let needle = format!("\"prev\":\"{}\"", self.heads.last.digest);
-        let mut lines = Lines::new(rest, 0).filter(|line| contains(line.bytes, needle.as_bytes()));
+        let mut lines = rest.lines().filter(|line| contains(line.bytes, needle.as_bytes()));
         lines.any(|line| matches!(judge(line.bytes), Judged::Record(record) if self.links(&record)))
     }
 
@@ -213,12 +240,16 @@ impl Walk {
         self.check_session(&record, start);
         let header = &record.header;
         self.ends.push_back((header.seq, end));
-        self.durable = self.durable.max(header.dur);
+        self.raise_durable(header.dur);
+        let before = self.heads.advance(header, record.digest);
+        self.pending.push_back(Pending { record, end, before });
+    }
+
+    fn raise_durable(&mut self, durable: u64) {
+        self.durable = self.durable.max(durable);
         while let Some((_seq, place)) = self.ends.pop_front_if(|(seq, _place)| *seq <= self.durable) {
             self.durable_place = place;
         }
-        let before = self.heads.advance(header, record.digest);
-        self.pending.push_back(Pending { record, end, before });
     }
 
     /// The session's own chain: its jumps are explained by holes, or are breaks themselves.

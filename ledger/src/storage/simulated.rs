@@ -74,7 +74,7 @@ pub enum FaultKind {
     Error(io::ErrorKind),
     /// At most this many bytes are written or read.
     Short(usize),
-    /// This many bytes are written, then the error is reported.
+    /// This many bytes, but never all, are written, then the error is reported.
     Partial(usize, io::ErrorKind),
 }
 
@@ -406,7 +406,11 @@ impl Storage for SimulatedStorage {
     fn write_at(&self, file: &SimulatedFile, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         assert!(file.writable, "opened for reading only");
         self.call(Call::Write, |world, fault| {
-            let bytes = &bytes[..bytes.len().min(bound(fault))];
+            let most = match fault {
+                Some(FaultKind::Partial(..)) => bytes.len().saturating_sub(1),
+                Some(FaultKind::Error(_) | FaultKind::Short(_)) | None => bytes.len(),
+            };
+            let bytes = &bytes[..most.min(bound(fault))];
             let written = world.write(file.inode, narrow(offset)?, bytes)?;
             match fault {
                 Some(FaultKind::Partial(_, kind)) => Err(kind.into()),
