@@ -31,7 +31,7 @@ fn sample() -> Sample {
     let sessions = [Some("early"), Some("a"), None, Some("b"), Some("a"), Some("c"), Some("b"), None];
     let mut number = 0;
     while ledger.head().seq < 24 {
-        let sid = |number: usize| if number > 8 && number % 8 == 0 { Some("a") } else { sessions[number % 8] };
+        let sid = |number: usize| if number > 8 && number.is_multiple_of(8) { Some("a") } else { sessions[number % 8] };
         let batch: Vec<_> =
             (0..1 + number % 2).map(|more| entry(sid(number + more), &format!("n{number}+{more}"))).collect();
         number += batch.len();
