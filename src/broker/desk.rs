@@ -109,7 +109,7 @@ impl<S: Storage, W: World> Desk<S, W> {
                     answered.push(session);
                 }
                 Post::Beat(seen, done) => {
-                    inputs.push((Input::Beat(seen), None));
+                    inputs.push((Input::Beat { seen, whole: false }, None));
                     beats.extend(done);
                 }
                 Post::Tick => inputs.push((Input::Tick, None)),

@@ -1,14 +1,24 @@
 //! The shell around the pure core: the lock that makes a broker the broker, the one turn thread, and the doors.
 //! The machine decides; this room asks, writes, starts, answers.
 
+/// Parameters become requests.
+pub mod asked;
+/// Mutating calls.
+pub mod changes;
 /// Events and records.
 pub mod codec;
 /// The turn's thread.
 pub mod desk;
 /// Publishing the discovery record.
 pub mod discovery;
+/// The broker's own looks at session files.
+pub mod files;
+/// What the connections call.
+pub mod front;
 /// The broker lock as seen from outside.
 pub mod holder;
+/// Effects in the world.
+pub mod hosts;
 /// The way into the turn.
 pub mod inbox;
 /// The broker lock.
@@ -17,12 +27,26 @@ pub mod lock;
 pub mod log;
 /// Which effect may leave now.
 pub mod outbox;
+/// Output through the broker.
+pub mod output;
 /// The owner record in the lock.
 pub mod owner;
 /// Stale-lock quarantine.
 pub mod quarantine;
+/// Calls that only look.
+pub mod reads;
+/// Refusals as callers read them.
+pub mod refused;
+/// Documents.
+pub mod render;
 /// The broker's end of the report pipe.
 pub mod report;
+/// Where each method goes.
+pub mod route;
+/// The broker's life after its beat.
+pub mod run;
+/// The start, in order.
+pub mod start;
 /// The single writer.
 pub mod turn;
 #[cfg(test)]

@@ -437,7 +437,9 @@ impl<S: Storage, T> Turn<S, T> {
                 }
                 Input::Request(request)
             }
-            Input::Request(_) | Input::Observation(_) | Input::Beat(_) | Input::Tick | Input::Generation(_) => input,
+            Input::Request(_) | Input::Observation(_) | Input::Beat { .. } | Input::Tick | Input::Generation(_) => {
+                input
+            }
         }
     }
 }

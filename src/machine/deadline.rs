@@ -48,15 +48,16 @@ pub(super) fn tick(state: &State, now: Time) -> Vec<Event> {
     events
 }
 
-/// Checkpoints last-seen times in records of bounded size; times that are not newer are left out.
-pub(super) fn beat(state: &State, seen: &BTreeMap<SessionId, u64>) -> Vec<Event> {
-    let newer: Vec<_> = seen
-        .iter()
-        .filter(|(id, at_us)| state.sessions.get(id).is_some_and(|session| session.last_seen_us < **at_us))
-        .map(|(id, at_us)| (id.clone(), *at_us))
-        .collect();
-    newer
-        .chunks(limits::BEAT_SESSIONS)
-        .map(|part| Event::Beat { body: Beat { seen: part.iter().cloned().collect() } })
-        .collect()
+/// Checkpoints last-seen times in records of bounded size. Times that are not newer are left out, unless the checkpoint
+/// is to be whole: then there is a record even if it names nobody.
+pub(super) fn beat(state: &State, seen: &BTreeMap<SessionId, u64>, whole: bool) -> Vec<Event> {
+    let fits = |id: &SessionId, at_us: u64| {
+        state.sessions.get(id).is_some_and(|session| whole || session.last_seen_us < at_us)
+    };
+    let named: Vec<_> = seen.iter().filter(|(id, at)| fits(id, **at)).map(|(id, at)| (id.clone(), *at)).collect();
+    if named.is_empty() && whole {
+        return vec![Event::Beat { body: Beat { seen: BTreeMap::new() } }];
+    }
+    let parts = named.chunks(limits::BEAT_SESSIONS);
+    parts.map(|part| Event::Beat { body: Beat { seen: part.iter().cloned().collect() } }).collect()
 }

@@ -50,7 +50,7 @@ pub fn decide(state: &State, now: Time, seq: u64, input: &Input) -> Decision {
     match input {
         Input::Request(request) => decide_request(state, now, seq, request),
         Input::Observation(observation) => plain(observe(state, now, observation)),
-        Input::Beat(seen) => plain(super::deadline::beat(state, seen)),
+        Input::Beat { seen, whole } => plain(super::deadline::beat(state, seen, *whole)),
         Input::Tick => plain(super::deadline::tick(state, now)),
         Input::Generation(generation) => plain(vec![Event::Generation { body: generation.clone() }]),
     }

@@ -13,8 +13,13 @@ pub enum Input {
     Request(Request),
     /// The world answered an effect, or spoke by itself.
     Observation(Observation),
-    /// Last-seen times to be checkpointed; wall clock, microseconds.
-    Beat(BTreeMap<SessionId, u64>),
+    /// Last-seen times to be checkpointed.
+    Beat {
+        /// By session; wall clock, microseconds. At most [`super::limits::BEAT_INPUT`] of them.
+        seen: BTreeMap<SessionId, u64>,
+        /// Recorded whole, even if nothing in it is new: the checkpoint of a start.
+        whole: bool,
+    },
     /// A deadline of `next_deadline` passed.
     Tick,
     /// A broker won the lock; always the first input of a generation.

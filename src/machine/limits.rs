@@ -22,6 +22,8 @@ pub const PRUNE_SESSIONS: usize = 200;
 pub const ENDED_SESSIONS_KEPT: usize = 1_000;
 /// Most sessions one beat record names, so that its line stays far below the ledger's 64 KiB.
 pub const BEAT_SESSIONS: usize = 1_000;
+/// Most sessions one beat input names, so that its records fit one append of the ledger.
+pub const BEAT_INPUT: usize = 4_000;
 /// Most survivors a stop names in its answer.
 pub const SURVIVORS: usize = 32;
 /// Longest free text that an observation may bring into the ledger, in bytes.

@@ -15,6 +15,8 @@ pub mod detach;
 pub mod entropy;
 /// The one reading of the process environment.
 pub mod environment;
+/// Named points where a test build can pause, fail or abort.
+pub mod fail;
 /// A folder held by its descriptor.
 pub mod folder;
 /// Which process is meant.

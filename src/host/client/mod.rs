@@ -19,7 +19,7 @@ pub mod verdict;
 pub use evidence::{Evidence, gather};
 pub use finish::{end_starting_host, finish_dead_host};
 pub use link::{Link, LinkError};
-pub use prepare::{Prepared, load_spec, prepare_episode, prepare_session};
+pub use prepare::{PrepareError, Prepared, load_spec, prepare_episode, prepare_session, read_credential};
 pub use remove::remove_session_files;
 pub use spawner::{Launch, LaunchOutcome, Spawner};
 pub use verdict::{Verdict, judge, judge_without_lock};

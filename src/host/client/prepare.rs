@@ -58,7 +58,8 @@ pub fn prepare_session(root: &Path, session: &str, spec: &Spec) -> Result<Prepar
     let stored = StoredSpec { version: VERSION, salt: entropy::hex::<16>(), spec: spec.clone() };
     let bytes = files::to_line(&stored);
     files::replace(&folder.join(SPEC_JSON), &bytes)?;
-    files::replace(&folder.join(CREDENTIAL), format!("{}\n", entropy::hex::<32>()).as_bytes())?;
+    // It names its session, so that a broker finds whom to compare it with.
+    files::replace(&folder.join(CREDENTIAL), format!("{session}.{}\n", entropy::hex::<32>()).as_bytes())?;
     Ok(Prepared { spec_digest: digest(&bytes) })
 }
 
@@ -94,6 +95,14 @@ pub fn load_spec(root: &Path, session: &str) -> Result<(Spec, String), PrepareEr
         return Err(damaged(format!("it has version {}, this program knows {VERSION}", stored.version)));
     }
     Ok((stored.spec, digest(&bytes)))
+}
+
+/// The session's credential, `ID.SECRET`; none if it cannot be read.
+#[must_use]
+pub fn read_credential(root: &Path, session: &str) -> Option<String> {
+    check_id(session).ok()?;
+    let bytes = files::read(&files::session_folder(root, session).join(CREDENTIAL)).ok()??;
+    Some(String::from_utf8(bytes).ok()?.trim_end().to_owned())
 }
 
 #[derive(Serialize, Deserialize)]

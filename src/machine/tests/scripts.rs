@@ -220,11 +220,12 @@ fn prune_forgets_ended_sessions_by_age_and_the_list_is_bounded() {
 fn a_beat_carries_only_newer_times_and_binds_no_session() {
     let mut world = World::new();
     world.fresh(spawn(A, None));
-    let seen = |at| Input::Beat(BTreeMap::from([(sid(A), at), (sid(B), at)]));
+    let seen = |at| Input::Beat { seen: BTreeMap::from([(sid(A), at), (sid(B), at)]), whole: false };
     check(&world.step(seen(1)), "");
     check(&world.step(seen(5_000_000_000)), "beat of 1");
     assert_eq!(world.state.sessions.get(&sid(A)).unwrap().last_seen_us, 5_000_000_000);
     check(&world.step(seen(4_000_000_000)), "");
+    check(&world.step(Input::Beat { seen: BTreeMap::new(), whole: true }), "beat of 0");
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! Parameters become requests: checked once, digested once. The digest covers the method, the target as the caller
+//! named it and what the caller named explicitly; not the key, and not the ambient rest (ledger rule 3), so that a
+//! retry from another shell is a retry. It is keyed with a secret of the root: environment values cannot be guessed
+//! from the ledger.
+
+use super::refused::malformed;
+use crate::host::spec;
+use crate::machine::{Action, Digest, Key, Name, OperationId, Refusal, SessionId, State, Target, limits};
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::wire::{Adapter, Ready, Restart, SpawnParams, Stdin};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::Value;
+use sha2::Sha256;
+use std::collections::BTreeMap;
+
+/// Default grace of a stop, in milliseconds.
+pub const STOP_GRACE_MS: u64 = 10_000;
+/// Command line and environment together, in bytes.
+pub const COMMAND_BYTES: usize = 512 * 1024;
+/// Ended sessions younger than this are kept by a prune that names no age, in milliseconds.
+pub const RETENTION_MS: u64 = 7 * 24 * 3_600 * 1_000;
+
+/// The request's digest under the root's secret.
+pub fn digest(secret: &[u8; 32], method: &str, params: &Value) -> Digest {
+    let mut named = params.clone();
+    if let Some(members) = named.as_object_mut() {
+        members.remove("key");
+        members.remove("ambient");
+    }
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
+    mac.update(method.as_bytes());
+    mac.update(b"\n");
+    // serde_json keeps members sorted, so equal requests have equal bytes whatever order they came in.
+    mac.update(named.to_string().as_bytes());
+    Digest(mac.finalize().into_bytes().into())
+}
+
+/// The caller's key, in the machine's type.
+///
+/// # Errors
+/// `invalid_input`.
+pub fn key(text: &str) -> Result<Key, WireError> {
+    Key::parse(text).map_err(|rule| malformed("key", rule))
+}
+
+/// A session by exact id, exact name or unique prefix of the id, tried in this order.
+///
+/// # Errors
+/// [`Refusal::NoSession`] or [`Refusal::Ambiguous`].
+pub fn find(state: &State, given: &str) -> Target {
+    let missing = || Refusal::NoSession { given: given.chars().take(64).collect() };
+    if let Ok(id) = SessionId::parse(given)
+        && state.sessions.get(&id).is_some()
+    {
+        return Ok(id);
+    }
+    if let Ok(name) = Name::parse(given)
+        && let Some(id) = state.names.get(&name)
+    {
+        return Ok(id.clone());
+    }
+    if given.is_empty() || given.len() >= 12 {
+        return Err(missing());
+    }
+    // Ids are in order, so those with this prefix stand together.
+    let padded = format!("{given:2<12}");
+    let from = SessionId::parse(&padded).map_err(|_| missing())?;
+    let at_from = state.sessions.get(&from).map(|_| &from);
+    let rest = state.sessions.after(Some(&from)).map(|(id, _)| id);
+    let fits: Vec<_> =
+        at_from.into_iter().chain(rest).take_while(|id| id.as_str().starts_with(given)).take(1_000).collect();
+    match fits.as_slice() {
+        [] => Err(missing()),
+        [id] => Ok((*id).clone()),
+        many => Err(Refusal::Ambiguous { given: given.to_owned(), fits: many.len() }),
+    }
+}
+
+/// An operation by id or, for the owner's scope, by key.
+///
+/// # Errors
+/// `not_found`.
+pub fn find_operation(state: &State, scope: &crate::machine::Scope, given: &str) -> Result<OperationId, Refusal> {
+    let by_id = OperationId::parse(given).ok().filter(|id| state.operations.get(id).is_some());
+    let by_key = || Key::parse(given).ok().and_then(|key| state.operation_by_key(scope, &key).map(|found| found.id));
+    by_id.or_else(by_key).ok_or_else(|| Refusal::NoOperation { given: given.chars().take(128).collect() })
+}
+
+/// What a spawn's parameters come to.
+#[derive(Debug)]
+pub struct Wanted {
+    /// What is run.
+    pub spec: spec::Spec,
+    /// The wanted name.
+    pub name: Option<Name>,
+    /// The labels.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Checks a spawn's parameters.
+///
+/// # Errors
+/// `invalid_input`, `too_large` or `capability_missing`; nothing was done.
+pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
+    let missing = |what: &str| {
+        WireError::new(ErrorCode::CapabilityMissing, format!("this version cannot do {what} yet; nothing was done"))
+            .with("capability", what)
+    };
+    if params.ready != Ready::Exec || params.ready_within_ms.is_some() {
+        return Err(missing("readiness other than exec"));
+    }
+    if params.restart != Restart::Never {
+        return Err(missing("restart policies"));
+    }
+    if params.adapter != Adapter::Inbox || params.prompt.is_some() || params.frame.is_some() {
+        return Err(missing("adapters other than inbox"));
+    }
+    if params.parent.is_some() {
+        return Err(missing("a parent other than the calling session"));
+    }
+    let name = params.name.as_deref().map(Name::parse).transpose().map_err(|rule| malformed("name", rule))?;
+    labels_ok(&params.labels)?;
+    Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone() })
+}
+
+fn labels_ok(labels: &BTreeMap<String, String>) -> Result<(), WireError> {
+    let fits = labels.len() <= limits::LABELS
+        && labels.iter().all(|(key, value)| {
+            let plain = |text: &str| !text.chars().any(char::is_control);
+            (1..=limits::LABEL_KEY_BYTES).contains(&key.len())
+                && value.len() <= limits::LABEL_VALUE_BYTES
+                && plain(key)
+                && plain(value)
+        });
+    if fits {
+        return Ok(());
+    }
+    let rule = "labels: at most 32, keys of 1 to 63 bytes, values of up to 255, no control characters";
+    Err(WireError::new(ErrorCode::InvalidInput, format!("{rule}; nothing was done")).reason("labels"))
+}
+
+fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
+    let ambient = params.ambient.env.iter().map(|var| (&var.name, &var.value));
+    let named = params.env.iter().map(|var| (&var.name, &var.value));
+    // What is named stands above what is inherited; a later name above an earlier one.
+    let env: BTreeMap<_, _> = ambient.chain(named).collect();
+    let env_bytes: usize = env.iter().map(|(name, value)| name.as_bytes().len() + value.as_bytes().len() + 2).sum();
+    let command_bytes: usize = params.command.iter().map(|arg| arg.as_bytes().len() + 1).sum();
+    if env_bytes + command_bytes > COMMAND_BYTES {
+        let bytes = env_bytes + command_bytes;
+        let message =
+            format!("command line and environment take {bytes} bytes, the limit is {COMMAND_BYTES}; nothing was done");
+        return Err(
+            WireError::new(ErrorCode::TooLarge, message).with("limit", u64::try_from(COMMAND_BYTES).unwrap_or(0))
+        );
+    }
+    let spec = spec::Spec {
+        command: params.command.clone(),
+        cwd: params.cwd.clone(),
+        env: env.into_iter().map(|(name, value)| spec::EnvVar { name: name.clone(), value: value.clone() }).collect(),
+        umask: params.ambient.umask.unwrap_or(0o077),
+        limits: params
+            .ambient
+            .limits
+            .iter()
+            .map(|limit| spec::SoftLimit { resource: limit.resource.clone(), value: limit.value })
+            .collect(),
+        adapter: spec::Adapter::Inbox,
+        stdin: match params.stdin {
+            Stdin::Empty => spec::Stdin::Empty,
+            Stdin::Client => spec::Stdin::Client,
+        },
+        follow: params.follow,
+    };
+    spec.check().map_err(|error| {
+        WireError::new(ErrorCode::InvalidInput, format!("{error}; nothing was done")).reason("command")
+    })?;
+    Ok(spec)
+}
+
+/// A stop's grace, checked.
+///
+/// # Errors
+/// `invalid_input` beyond the limit.
+pub fn grace(given: Option<u64>) -> Result<u64, WireError> {
+    match given.unwrap_or(STOP_GRACE_MS) {
+        fits if fits <= limits::STOP_GRACE_MS_MAX => Ok(fits),
+        _ => Err(WireError::new(
+            ErrorCode::InvalidInput,
+            format!("the grace is at most {} ms; nothing was done", limits::STOP_GRACE_MS_MAX),
+        )
+        .reason("grace_ms")),
+    }
+}
+
+/// The action with its files prepared for this episode.
+pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episode: u32) -> Action {
+    match action {
+        Action::Spawn { name, labels, .. } => {
+            let prepared = spec.map(|spec| crate::machine::PreparedSession { id: session.clone(), spec });
+            Action::Spawn { prepared, name, labels }
+        }
+        Action::Resume { target, .. } => Action::Resume { target, prepared: Some(episode) },
+        Action::Stop { .. } | Action::Delete { .. } | Action::Prune { .. } | Action::Resolve { .. } => action,
+    }
+}

@@ -1,0 +1,301 @@
+//! Mutating calls: parameters to a request, files on disk before the turn is asked, the outcome as a document.
+//!
+//! A spawn's folder is prepared under an id drawn from entropy before its record names it; if the request turns out to
+//! be a replay or is refused, the folder goes again. What a crash leaves between the two is swept at the next start.
+
+use super::asked::{self, Wanted};
+use super::front::Front;
+use super::refused::{self, failed};
+use super::turn::Told;
+use super::{render, route};
+use crate::host::client::{prepare_episode, prepare_session, remove_session_files};
+use crate::host::spec::Spec;
+use crate::machine::{
+    Action, Actor, Digest, Key, Operation, Outcome, Request, Scope, Session, SessionId, Stale, replayable,
+};
+use crate::os::entropy;
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::method::Method;
+use crate::rpc::service::Caller;
+use crate::rpc::wire::{
+    self, DeleteParams, EndedResult, OperationResolveParams, OperationResolveResult, PruneParams, PruneResult,
+    Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode,
+};
+use data_encoding::BASE32_NOPAD;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// How often a request may find that its files must be prepared anew: each time another request was faster.
+const PREPARATIONS: usize = 8;
+
+/// A request on its way.
+struct Change {
+    scope: Scope,
+    actor: Actor,
+    key: Key,
+    digest: Digest,
+}
+
+/// A settled operation, as the view has it.
+struct Settled {
+    operation: Arc<Operation>,
+    replayed: bool,
+    /// The session as it was last, if it left the list with this operation.
+    gone: Option<Arc<Session>>,
+}
+
+impl Front {
+    /// Does a mutating call. It runs to its end even if the caller goes away.
+    pub(super) async fn change(
+        self: Arc<Self>,
+        caller: Caller,
+        change: route::Change,
+        method: Method,
+        params: Value,
+    ) -> Result<Value, WireError> {
+        let digest = asked::digest(&self.secret, method.name(), &params);
+        match change {
+            route::Change::Spawn => self.spawn(&caller, digest, decode(params)?).await,
+            route::Change::Resume => self.resume(&caller, digest, decode(params)?).await,
+            route::Change::Stop => self.stop(&caller, digest, decode(params)?).await,
+            route::Change::Delete => self.delete(&caller, digest, decode(params)?).await,
+            route::Change::Prune => self.prune(&caller, digest, decode(params)?).await,
+            route::Change::Resolve => self.resolve(&caller, digest, decode(params)?).await,
+        }
+    }
+
+    async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let Wanted { spec, name, labels } = asked::wanted(&params)?;
+        let action = Action::Spawn { prepared: None, name, labels };
+        let settled = self.settle(&change, action, Some(spec)).await?;
+        self.started(&settled)
+    }
+
+    async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let target = asked::find(&self.view.read(), &params.session);
+        let settled = self.settle(&change, Action::Resume { target, prepared: None }, None).await?;
+        self.started(&settled)
+    }
+
+    async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let grace_ms = asked::grace(params.grace_ms)?;
+        let target = asked::find(&self.view.read(), &params.session);
+        let settled = self.settle(&change, Action::Stop { target, grace_ms }, None).await?;
+        self.ended(&settled)
+    }
+
+    async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let grace_ms = asked::grace(params.grace_ms)?;
+        let target = asked::find(&self.view.read(), &params.session);
+        let action = Action::Delete { target, stop: params.stop, grace_ms };
+        let settled = self.settle(&change, action, None).await?;
+        self.ended(&settled)
+    }
+
+    async fn prune(&self, caller: &Caller, digest: Digest, params: PruneParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let older_ms = params.older_ms.unwrap_or(asked::RETENTION_MS);
+        if params.dry_run {
+            return self.prune_dry(&change, older_ms);
+        }
+        let settled = self.settle(&change, Action::Prune { older_ms }, None).await?;
+        let pruned = &settled.operation.gained.pruned;
+        pruned.iter().for_each(|id| self.renderer.forget(id));
+        let sessions = pruned.iter().map(ToString::to_string).collect();
+        let operation = Some(render::operation(&settled.operation, settled.replayed));
+        Ok(encode(&PruneResult { sessions, operation }))
+    }
+
+    fn prune_dry(&self, change: &Change, older_ms: u64) -> Result<Value, WireError> {
+        if change.scope != Scope::Owner {
+            return Err(refused::refused(&crate::machine::Refusal::OwnerOnly));
+        }
+        let state = self.view.read();
+        let ids = crate::machine::prunable(&state, super::desk::now(), older_ms).map(|session| session.id.to_string());
+        Ok(encode(&PruneResult { sessions: ids.collect(), operation: None }))
+    }
+
+    async fn resolve(
+        &self,
+        caller: &Caller,
+        digest: Digest,
+        params: OperationResolveParams,
+    ) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let found = asked::find_operation(&self.view.read(), &change.scope, &params.operation);
+        let operation = found.map_err(|refusal| refused::refused(&refusal))?;
+        let reason: String = params.reason.chars().take(1_000).collect();
+        let succeeded = params.outcome == Resolution::Succeeded;
+        let settled = self.settle(&change, Action::Resolve { operation, succeeded, reason }, None).await?;
+        let resolved = render::operation_of(&self.view.read(), operation, false);
+        let resolved = resolved.ok_or_else(|| WireError::new(ErrorCode::Internal, "the resolved operation is gone"))?;
+        let operation = render::operation(&settled.operation, settled.replayed);
+        Ok(encode(&OperationResolveResult { operation, resolved }))
+    }
+
+    fn keyed(&self, caller: &Caller, key: &str, digest: Digest) -> Result<Change, WireError> {
+        let scope = self.scope(caller);
+        let sid = match &scope {
+            Scope::Owner => None,
+            Scope::Session(id) => Some(id.clone()),
+        };
+        let actor = Actor { uid: caller.peer.uid, pid: caller.peer.pid.unwrap_or(0), sid };
+        Ok(Change { scope, actor, key: asked::key(key)?, digest })
+    }
+
+    /// Asks the turn, preparing files as often as it says so.
+    async fn settle(&self, change: &Change, action: Action, spec: Option<Spec>) -> Result<Settled, WireError> {
+        let known = self.view.read().operation_by_key(&change.scope, &change.key).is_some();
+        let mut action = action;
+        let mut made = None;
+        if let (Some(spec), false) = (&spec, known) {
+            (action, made) = self.prepare_new(action, spec).await?;
+        }
+        for _ in 0..PREPARATIONS {
+            let request = Request {
+                scope: change.scope.clone(),
+                actor: change.actor.clone(),
+                key: change.key.clone(),
+                digest: change.digest,
+                action: action.clone(),
+            };
+            match self.inbox.ask(request).await {
+                Ok(Told::Settled { operation, replayed, gone }) => {
+                    if let (Some(id), true) = (made, replayed) {
+                        self.unmake(id);
+                    }
+                    let found = self.view.read().operations.get(&operation).cloned();
+                    let operation =
+                        found.ok_or_else(|| WireError::new(ErrorCode::Internal, "its operation is gone"))?;
+                    return Ok(Settled { operation, replayed, gone });
+                }
+                Ok(Told::Prepare { session: Some(session), episode }) => {
+                    self.prepare_next(&session, episode).await?;
+                    action = asked::prepared(action, &session, None, episode);
+                }
+                Ok(Told::Prepare { session: None, .. }) => {
+                    made.take().into_iter().for_each(|id| self.unmake(id));
+                    let spec =
+                        spec.as_ref().ok_or_else(|| WireError::new(ErrorCode::Internal, "no spec to prepare"))?;
+                    (action, made) = self.prepare_new(action, spec).await?;
+                }
+                Ok(told @ (Told::Refused(_) | Told::Storage { .. })) => {
+                    made.into_iter().for_each(|id| self.unmake(id));
+                    return Err(refused::told(&told).expect("a refusal is an error"));
+                }
+                // Whether it was accepted is not known: if it was not, the next start sweeps the folder.
+                Err(error) => return Err(error.with("key", change.key.as_str())),
+            }
+        }
+        Err(WireError::new(ErrorCode::Busy, "others were faster each time; nothing was done. Try again"))
+    }
+
+    async fn prepare_new(&self, action: Action, spec: &Spec) -> Result<(Action, Option<SessionId>), WireError> {
+        let id = new_session_id();
+        let (root, spec_to_write, name) = (self.root.clone(), spec.clone(), id.to_string());
+        let prepared = tokio::task::spawn_blocking(move || {
+            let prepared = prepare_session(&root, &name, &spec_to_write)?;
+            prepare_episode(&root, &name, 1)?;
+            Ok(prepared)
+        });
+        let prepared: Result<_, crate::host::client::PrepareError> =
+            prepared.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+        let prepared = prepared.map_err(|error| {
+            self.unmake(id.clone());
+            super::files::unprepared(&error)
+        })?;
+        let digest = Digest::parse(&prepared.spec_digest).expect("a spec's digest is 64 hex digits");
+        self.renderer.learn(&id, &spec.command, &spec.cwd);
+        Ok((asked::prepared(action, &id, Some(digest), 1), Some(id)))
+    }
+
+    async fn prepare_next(&self, session: &SessionId, episode: u32) -> Result<(), WireError> {
+        super::hosts::released(&self.root, session).await;
+        let (root, name) = (self.root.clone(), session.to_string());
+        let prepared = tokio::task::spawn_blocking(move || prepare_episode(&root, &name, episode));
+        let prepared = prepared.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+        prepared.map_err(|error| super::files::unprepared(&error))
+    }
+
+    /// Removes a folder that no record names.
+    fn unmake(&self, id: SessionId) {
+        self.renderer.forget(&id);
+        let root = self.root.clone();
+        drop(tokio::task::spawn_blocking(move || {
+            if let Err(error) = remove_session_files(&root, id.as_str()) {
+                tracing::info!(session = id.as_str(), %error, "a folder that was not needed stays until the next start");
+            }
+        }));
+    }
+
+    /// The outcome of a start.
+    fn started(&self, settled: &Settled) -> Result<Value, WireError> {
+        let operation = render::operation(&settled.operation, settled.replayed);
+        if let Some(error) = failed(&settled.operation) {
+            return Err(error.with("replayed", settled.replayed).with("key", settled.operation.key.as_str()));
+        }
+        let state = self.view.read();
+        let current = replayable(&state, &settled.operation);
+        if let (true, Err(stale)) = (settled.replayed, current) {
+            let session = self.renderer.session_of(&state, &settled.operation, true);
+            return Err(endpoint_stale(stale, &settled.operation, operation, session));
+        }
+        let session = self.renderer.session_of(&state, &settled.operation, false);
+        let session = session.ok_or_else(|| WireError::new(ErrorCode::Internal, "the operation names no session"))?;
+        Ok(encode(&SpawnResult { session, operation }))
+    }
+
+    /// The outcome of an end.
+    fn ended(&self, settled: &Settled) -> Result<Value, WireError> {
+        if let Some(error) = failed(&settled.operation) {
+            return Err(error.with("replayed", settled.replayed).with("key", settled.operation.key.as_str()));
+        }
+        let state = self.view.read();
+        let last = settled.gone.as_ref().map(|session| {
+            let mut document = self.renderer.session(session, state.generation, None);
+            document.status = wire::SessionStatus::Deleted;
+            document
+        });
+        let session = last.or_else(|| self.renderer.session_of(&state, &settled.operation, false));
+        let session = session.ok_or_else(|| WireError::new(ErrorCode::Internal, "the operation names no session"))?;
+        if let Some(gone) = &settled.gone {
+            self.renderer.forget(&gone.id);
+        }
+        let survivors = render::survivors(&settled.operation);
+        let operation = render::operation(&settled.operation, settled.replayed);
+        Ok(encode(&EndedResult { session, operation, survivors }))
+    }
+}
+
+/// The start did succeed, but what it made is not what answers now. The stored result travels along (design 4).
+fn endpoint_stale(
+    stale: Stale,
+    stored: &Operation,
+    operation: wire::Operation,
+    session: Option<wire::Session>,
+) -> WireError {
+    let why = match stale {
+        Stale::Replaced => "a newer episode has replaced what it started",
+        Stale::Ended => "the episode that it started is over",
+        Stale::Unproven => "no endpoint was recorded for it",
+    };
+    let result = session.map(|session| encode(&SpawnResult { session, operation }));
+    let message =
+        format!("{} succeeded, but {why}; nothing was done. `ostler resume` with a new key starts it again", stored.id);
+    WireError::new(ErrorCode::EndpointStale, message)
+        .reason(stale.word())
+        .with("operation", stored.id.to_string())
+        .with("state", Outcome::Succeeded.word())
+        .with("replayed", true)
+        .with("result", result.unwrap_or(Value::Null))
+}
+
+/// 60 random bits as 12 base32 characters.
+fn new_session_id() -> SessionId {
+    let text = BASE32_NOPAD.encode(&entropy::bytes::<8>()).to_lowercase();
+    SessionId::parse(&text[..12]).expect("base32 in lower case is a session id")
+}

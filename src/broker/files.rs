@@ -1,0 +1,121 @@
+//! The broker's own looks at session files that are no part of a host's life: waiting for a host to let go, sweeping
+//! folders that no record names, reading the secret of the request digests.
+
+use crate::host::client::evidence::LockState;
+use crate::host::client::{PrepareError, gather};
+use crate::host::files::{self, Document, FileError};
+use crate::host::wire::HostRecord;
+use crate::machine::{SessionId, State};
+use crate::os::entropy;
+use crate::rpc::error::{ErrorCode, WireError};
+use std::fs::OpenOptions;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Length of the root's secret.
+const SECRET_BYTES: usize = 32;
+
+/// Whether a host holds a lock of this session. Blocking.
+pub fn held(root: &Path, session: &str) -> bool {
+    episodes(root, session)
+        .into_iter()
+        .any(|episode| gather(root, session, episode).is_ok_and(|evidence| evidence.lock == LockState::Held))
+}
+
+/// The newest two episodes that have a folder; older ones were waited for before the next began.
+fn episodes(root: &Path, session: &str) -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir(files::session_folder(root, session)) else { return Vec::new() };
+    let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
+    let mut episodes: Vec<u32> = names.filter_map(|name| name.parse().ok()).collect();
+    episodes.sort_unstable_by(|a, b| b.cmp(a));
+    episodes.truncate(2);
+    episodes
+}
+
+/// The record of an episode's host, if it can be read.
+pub fn host_record(root: &Path, session: &str, episode: u32) -> Option<HostRecord> {
+    match files::read_json(&files::episode_folder(root, session, episode).join(files::HOST_JSON)) {
+        Document::Present(record) => Some(record),
+        Document::Absent | Document::Damaged(_) => None,
+    }
+}
+
+/// Asks a host whose socket is gone to bind again. A host that is gone by now is no matter: the evidence tells.
+pub fn ask_to_bind(record: &HostRecord) {
+    use crate::os::signal;
+    if let Err(error) = signal::send(&record.host, nix::sys::signal::Signal::SIGUSR1) {
+        tracing::info!(%error, "a host could not be asked to bind again");
+    }
+}
+
+/// The last sign of life that an episode left on disk, without a conversation: wall clock, microseconds.
+pub fn last_sign(root: &Path, session: &str, episode: u32) -> Option<u64> {
+    let folder = files::episode_folder(root, session, episode);
+    let newest = std::fs::read_dir(folder).ok()?.filter_map(Result::ok).filter_map(|entry| {
+        let modified = entry.metadata().ok()?.modified().ok()?;
+        u64::try_from(modified.duration_since(std::time::UNIX_EPOCH).ok()?.as_micros()).ok()
+    });
+    newest.max()
+}
+
+/// Removes session folders that no record names: what a crash left between the files and the record.
+pub fn sweep(root: &Path, state: &State) {
+    let Ok(entries) = std::fs::read_dir(files::sessions_folder(root)) else { return };
+    for name in entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok()) {
+        let Ok(id) = SessionId::parse(&name) else { continue };
+        if state.sessions.get(&id).is_some() || state.removals.get(&id).is_some() {
+            continue;
+        }
+        match crate::host::client::remove_session_files(root, id.as_str()) {
+            Ok(()) => tracing::info!(session = id.as_str(), "removed a folder that no record names"),
+            Err(error) => tracing::warn!(session = id.as_str(), %error, "a folder that no record names stays"),
+        }
+    }
+}
+
+/// Files could not be prepared; nothing was recorded.
+pub fn unprepared(error: &PrepareError) -> WireError {
+    let full = |error: &FileError| {
+        let kind = error.source.kind();
+        matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
+    };
+    let code = match error {
+        PrepareError::Spec(_) | PrepareError::SessionId(_) => ErrorCode::InvalidInput,
+        PrepareError::File(error) if full(error) => ErrorCode::StorageFull,
+        PrepareError::File(_) | PrepareError::Damaged { .. } => ErrorCode::StorageFailed,
+    };
+    WireError::new(code, format!("its files could not be prepared: {error}; nothing was done"))
+}
+
+/// The root's secret under which requests are digested, made at the first start. Synced before it is used: a digest
+/// that a later broker cannot repeat would turn every retry into a conflict.
+///
+/// # Errors
+/// What the system says, or `InvalidData` for a file of another length.
+pub fn secret(root: &Path) -> io::Result<[u8; SECRET_BYTES]> {
+    let path = root.join("request.secret");
+    match read_secret(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        other => return other,
+    }
+    let secret = entropy::bytes::<SECRET_BYTES>();
+    let draft = root.join("request.secret.new");
+    let flags = nix::libc::O_NOFOLLOW;
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&draft)?;
+    file.write_all(&secret)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, &path)?;
+    std::fs::File::open(root)?.sync_all()?;
+    Ok(secret)
+}
+
+fn read_secret(path: &Path) -> io::Result<[u8; SECRET_BYTES]> {
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(64).read_to_end(&mut bytes)?;
+    bytes.try_into().map_err(|_| {
+        io::Error::new(io::ErrorKind::InvalidData, format!("{} has another length than its 32 bytes", path.display()))
+    })
+}

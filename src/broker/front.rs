@@ -1,0 +1,201 @@
+//! The front: what the connections call. It sorts calls into reads, which go to the view, and changes, which go to the
+//! turn; it knows who may see what. Nothing here holds a lock over an await.
+
+use super::desk::now;
+use super::hosts::Hosts;
+use super::inbox::Inbox;
+use super::render::Renderer;
+use super::route::{Route, route};
+use super::view::View;
+use crate::machine::{Scope, Session, SessionId};
+use crate::rpc::connection::IN_FLIGHT_MAX;
+use crate::rpc::cursor::Cursors;
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::frame::FRAME_BYTES_MAX;
+use crate::rpc::hello::is_same_token;
+use crate::rpc::method::Method;
+use crate::rpc::service::{Caller, Service};
+use crate::rpc::wire::{
+    self, Broker, BrokerStatusParams, BrokerStatusResult, Identity, LedgerHead, Limits, LockState, OwnerRecord, Role,
+    RootId, RunState, SessionCounts, ShutdownParams, ShutdownResult, Timestamp, decode, encode,
+};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use tokio::sync::{mpsc, watch};
+
+/// A wish to leave: whether live sessions are to be stopped first.
+pub type Leave = bool;
+
+/// Everything a call may need. One for each broker.
+#[derive(Debug)]
+pub struct Front {
+    /// Who this broker is.
+    pub broker: Broker,
+    /// The state root.
+    pub root: PathBuf,
+    /// Its device and inode.
+    pub root_id: RootId,
+    /// The owner record of the lock.
+    pub owner: OwnerRecord,
+    /// The owner's token.
+    pub token: String,
+    /// Under which requests are digested.
+    pub secret: [u8; 32],
+    /// What readers see.
+    pub view: Arc<View>,
+    /// The way into the turn.
+    pub inbox: Inbox,
+    /// The broker's hands.
+    pub hosts: Arc<Hosts>,
+    /// Documents.
+    pub renderer: Renderer,
+    /// Where lists go on.
+    pub cursors: Mutex<Cursors<super::reads::Position>>,
+    /// Why the ledger does not take records, while it does not.
+    pub degraded: watch::Receiver<Option<String>>,
+    /// What was degraded at the start and stays so.
+    pub standing: Vec<String>,
+    /// Whether the broker is leaving.
+    pub draining: watch::Receiver<bool>,
+    /// Where a wish to leave goes.
+    pub leave: mpsc::Sender<Leave>,
+}
+
+/// The handle that connections share.
+#[derive(Clone, Debug)]
+pub struct Door(pub Arc<Front>);
+
+impl Service for Door {
+    fn broker(&self) -> Broker {
+        self.0.broker.clone()
+    }
+
+    fn root_id(&self) -> RootId {
+        self.0.root_id.clone()
+    }
+
+    fn time(&self) -> Timestamp {
+        Timestamp::from_us(now().wall_us)
+    }
+
+    fn capabilities(&self) -> Vec<String> {
+        let built = Method::ALL.iter().filter(|method| route(**method) != Route::Absent);
+        built.map(|method| method.name().to_owned()).collect()
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            frame_bytes: u64::try_from(FRAME_BYTES_MAX).unwrap_or(u64::MAX),
+            in_flight: u32::try_from(IN_FLIGHT_MAX).unwrap_or(u32::MAX),
+            page: super::reads::PAGE_MAX,
+            command_bytes: u64::try_from(super::asked::COMMAND_BYTES).unwrap_or(u64::MAX),
+            message_bytes: 256 * 1024,
+            report_bytes: 1024 * 1024,
+        }
+    }
+
+    fn authenticate(&self, token: &str, role: Role) -> Result<Identity, WireError> {
+        let wrong = || {
+            let message = "the token is not valid; read it anew from broker.json or the session's credential file";
+            WireError::new(ErrorCode::Unauthenticated, message)
+        };
+        match role {
+            Role::Owner if is_same_token(token, &self.0.token) => Ok(Identity::Owner),
+            Role::Owner => Err(wrong()),
+            Role::Session => {
+                let (id, _) = token.split_once('.').ok_or_else(wrong)?;
+                let id = SessionId::parse(id).map_err(|_| wrong())?;
+                let known = self.0.view.read().sessions.get(&id).is_some();
+                let credential =
+                    known.then(|| crate::host::client::read_credential(&self.0.root, id.as_str())).flatten();
+                match credential {
+                    Some(credential) if is_same_token(token, &credential) => Ok(Identity::Session(id.to_string())),
+                    Some(_) | None => Err(wrong()),
+                }
+            }
+        }
+    }
+
+    async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Value, WireError> {
+        let front = Arc::clone(&self.0);
+        match route(method) {
+            Route::Status => front.status(params),
+            Route::Shutdown => front.shutdown(&caller, params),
+            Route::Hello | Route::Absent => Err(unknown(method)),
+            Route::Change(_) | Route::Read(_) if *front.draining.borrow() => Err(super::inbox::leaving()),
+            Route::Change(change) => {
+                // A task of its own: a caller that goes away leaves its request half asked otherwise.
+                let change = tokio::spawn(front.change(caller, change, method, params));
+                change.await.unwrap_or_else(|_| Err(WireError::new(ErrorCode::Internal, "the request panicked")))
+            }
+            Route::Read(read) => front.read(caller, read, params).await,
+        }
+    }
+}
+
+/// The answer to a method of the protocol that this version does not have.
+fn unknown(method: Method) -> WireError {
+    let message =
+        format!("this broker (version {}) has no {}; nothing was done", env!("CARGO_PKG_VERSION"), method.name());
+    WireError::new(ErrorCode::UnknownMethod, message)
+}
+
+impl Front {
+    fn status(&self, params: Value) -> Result<Value, WireError> {
+        let BrokerStatusParams {} = decode(params)?;
+        let head = self.view.head();
+        let state = self.view.read();
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let sessions = SessionCounts { live: count(state.live), total: count(state.sessions.len()) };
+        drop(state);
+        let mut degraded = self.standing.clone();
+        degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
+        Ok(encode(&BrokerStatusResult {
+            state: if *self.draining.borrow() { RunState::Draining } else { RunState::Running },
+            broker: Some(self.broker.clone()),
+            lock: LockState { held: Some(true), owner: Some(self.owner.clone()), owner_lives: Some(true) },
+            ledger: Some(LedgerHead { seq: head.seq, digest: head.digest.to_string() }),
+            sessions: Some(sessions),
+            degraded,
+        }))
+    }
+
+    fn shutdown(&self, caller: &Caller, params: Value) -> Result<Value, WireError> {
+        let params: ShutdownParams = decode(params)?;
+        if self.scope(caller) != Scope::Owner {
+            return Err(super::refused::refused(&crate::machine::Refusal::OwnerOnly));
+        }
+        // A request that was meant for a predecessor must not end its successor (report C08).
+        if params.incarnation.as_ref().is_some_and(|meant| *meant != self.broker.incarnation) {
+            let message = "that broker has been replaced; this one stays. `ostler status` shows it";
+            return Err(WireError::new(ErrorCode::EndpointStale, message).reason("replaced"));
+        }
+        // A full channel holds the same wish already.
+        let _ = self.leave.try_send(params.stop_sessions);
+        Ok(encode(&ShutdownResult { broker: self.broker.clone() }))
+    }
+
+    /// Whose keys a caller's are.
+    pub(super) fn scope(&self, caller: &Caller) -> Scope {
+        match &caller.identity {
+            Identity::Owner => Scope::Owner,
+            Identity::Session(id) => {
+                Scope::Session(SessionId::parse(id).expect("authenticate gives out valid ids only"))
+            }
+        }
+    }
+
+    /// Whether a caller may look at a session: the owner at each, a session at itself and its children.
+    pub(super) fn may_see(scope: &Scope, session: &Session) -> bool {
+        match scope {
+            Scope::Owner => true,
+            Scope::Session(id) => session.id == *id || session.parent.as_ref() == Some(id),
+        }
+    }
+
+    /// A session's document with the newest sign of life.
+    pub(super) fn document(&self, session: &Session, generation: u64) -> wire::Session {
+        self.renderer.session(session, generation, self.hosts.seen(&session.id))
+    }
+}

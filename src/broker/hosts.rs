@@ -1,0 +1,478 @@
+//! Effects in the world: starts, stops, judges and removes, and listens to living hosts. Each answer becomes mail for
+//! the turn; nothing here decides anything. A host that does not answer is asked again for as long as it lives: silence
+//! is not death (report I07).
+
+use super::inbox::{Inbox, Post};
+use super::view::View;
+use crate::host::client::{
+    Launch, LaunchOutcome, Link, LinkError, Spawner, Verdict, end_starting_host, finish_dead_host, gather, judge,
+    judge_without_lock, remove_session_files,
+};
+use crate::host::wire::{self, EpisodeState, HostRecord, Push};
+use crate::machine::{self, Digest, Effect, Observation, SessionId, Word, limits};
+use crate::os::clock;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+/// Starts under way at one time: more would only make all of them late (report B11).
+const LAUNCHES: usize = 16;
+/// Judgements and removals under way at one time.
+const LOOKS: usize = 8;
+/// How long a host may take to answer hello.
+const HELLO: Duration = Duration::from_secs(5);
+/// Between two looks at a host that is coming up, going down or silent.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// The longest pause between two looks.
+const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
+/// How long a removal or a resume waits for the last host to let go of its lock: it drains output for a bounded time.
+const RELEASE: Duration = Duration::from_secs(30);
+
+/// The broker's hands.
+#[derive(Debug)]
+pub struct Hosts {
+    root: PathBuf,
+    runtime: PathBuf,
+    generation: u64,
+    view: Arc<View>,
+    inbox: Inbox,
+    spawner: Spawner,
+    handle: Handle,
+    launches: Semaphore,
+    looks: Semaphore,
+    links: Mutex<HashMap<SessionId, Linked>>,
+    next_link: AtomicU64,
+    seen: Mutex<BTreeMap<SessionId, u64>>,
+}
+
+#[derive(Clone, Debug)]
+struct Linked {
+    /// Number of the link in this broker's life: an old one that ends must not take a new one with it.
+    number: u64,
+    episode: u32,
+    link: Link,
+    /// A stop is under way: its answer, with the survivors, stands for the exit.
+    stopping: bool,
+}
+
+/// What was found of an episode.
+enum Found {
+    Word(Word),
+    /// Its host was adopted.
+    Linked(machine::Run),
+}
+
+impl Hosts {
+    /// Hands for this generation.
+    pub fn new(
+        (root, runtime): (PathBuf, PathBuf),
+        generation: u64,
+        view: Arc<View>,
+        inbox: Inbox,
+        spawner: Spawner,
+        handle: Handle,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            root,
+            runtime,
+            generation,
+            view,
+            inbox,
+            spawner,
+            handle,
+            launches: Semaphore::new(LAUNCHES),
+            looks: Semaphore::new(LOOKS),
+            links: Mutex::default(),
+            next_link: AtomicU64::new(1),
+            seen: Mutex::default(),
+        })
+    }
+
+    /// Begins an effect; its answer comes as mail.
+    pub fn perform(self: &Arc<Self>, effect: Effect) {
+        let hosts = Arc::clone(self);
+        drop(self.handle.spawn(async move {
+            match effect {
+                Effect::Judge { session, episode } => {
+                    let word = hosts.look(&session, episode).await;
+                    hosts.answer(session, episode, word).await;
+                }
+                Effect::Launch { session, episode, deadline_boot_us } => {
+                    hosts.launch(session, episode, deadline_boot_us).await;
+                }
+                Effect::Stop { session, episode, deadline_boot_us } => {
+                    hosts.stop(session, episode, deadline_boot_us).await;
+                }
+                Effect::Remove { session } => hosts.remove(session).await,
+            }
+        }));
+    }
+
+    /// What hosts said since the last call: last-seen times by session.
+    pub fn take_seen(&self) -> BTreeMap<SessionId, u64> {
+        std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What a session's host said since the last beat.
+    pub fn seen(&self, session: &SessionId) -> Option<u64> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get(session).copied()
+    }
+
+    fn saw(&self, session: &SessionId, at_us: u64) {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone(), at_us);
+    }
+
+    async fn answer(&self, session: SessionId, episode: u32, word: Word) {
+        let observation = Observation { session, episode, word };
+        self.inbox.post(Post::Word { observation, answers: true }).await;
+    }
+
+    async fn launch(self: &Arc<Self>, session: SessionId, episode: u32, deadline_boot_us: u64) {
+        let _permit = self.launches.acquire().await.expect("the semaphore is never closed");
+        let spec = self.view.read().sessions.get(&session).map(|session| session.spec.to_string());
+        let Some(spec_digest) = spec else { return self.inbox.post(Post::Again(session)).await };
+        let left_us = deadline_boot_us.saturating_sub(clock::boot_us());
+        let launch = Launch {
+            root: self.root.clone(),
+            runtime: self.runtime.clone(),
+            session: session.to_string(),
+            episode,
+            generation: self.generation,
+            spec_digest,
+            within_ms: (left_us / 1_000).clamp(1_000, limits::START_WITHIN_MS),
+        };
+        let (done, outcome) = oneshot::channel();
+        self.spawner.launch(launch, Box::new(move |outcome| drop(done.send(outcome))));
+        match outcome.await.unwrap_or_else(|_| LaunchOutcome::Unclear("the spawner gave no answer".to_owned())) {
+            LaunchOutcome::Started(record) => {
+                let Some(run) = run_of(&record) else { return self.unreadable(session, episode).await };
+                self.answer(session.clone(), episode, Word::Started(run)).await;
+                if self.attach(&session, episode, &record).await.is_err() {
+                    self.rejudge(session, episode).await;
+                }
+            }
+            LaunchOutcome::Failed(failure) => {
+                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason };
+                self.answer(session, episode, word).await;
+            }
+            LaunchOutcome::Unclear(why) => {
+                tracing::warn!(session = session.as_str(), episode, why, "a start is unclear; asking the evidence");
+                let word = self.look(&session, episode).await;
+                self.answer(session, episode, word).await;
+            }
+        }
+    }
+
+    async fn unreadable(&self, session: SessionId, episode: u32) {
+        let reason = "its host's record has no readable incarnation".to_owned();
+        self.answer(session, episode, Word::Foreign { reason }).await;
+    }
+
+    async fn stop(self: &Arc<Self>, session: SessionId, episode: u32, deadline_boot_us: u64) {
+        loop {
+            let Some((number, link)) = self.link_for_stop(&session, episode) else {
+                match self.find(&session, episode).await {
+                    Found::Linked(_) => continue,
+                    Found::Word(word) => return self.answer(session, episode, word).await,
+                }
+            };
+            let grace_ms = deadline_boot_us.saturating_sub(clock::boot_us()) / 1_000;
+            match link.stop(grace_ms).await {
+                Ok(stopped) if stopped.exit.is_some() => {
+                    let word = exited(None, stopped.exit, stopped.ended_us, &stopped.survivors);
+                    return self.answer(session, episode, word).await;
+                }
+                Ok(_) => tracing::warn!(session = session.as_str(), episode, "its host stopped without an exit"),
+                Err(error) => {
+                    tracing::info!(session = session.as_str(), episode, %error, "its host left during a stop")
+                }
+            }
+            drop(self.unlink(&session, number));
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    fn link_for_stop(&self, session: &SessionId, episode: u32) -> Option<(u64, Link)> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        let linked = links.get_mut(session).filter(|linked| linked.episode == episode)?;
+        linked.stopping = true;
+        Some((linked.number, linked.link.clone()))
+    }
+
+    fn is_stopping(&self, session: &SessionId) -> bool {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.get(session).is_some_and(|linked| linked.stopping)
+    }
+
+    fn unlink(&self, session: &SessionId, number: u64) -> Option<Linked> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if links.get(session).is_some_and(|linked| linked.number == number) { links.remove(session) } else { None }
+    }
+
+    async fn remove(&self, session: SessionId) {
+        released(&self.root, &session).await;
+        let (root, id) = (self.root.clone(), session.to_string());
+        let removed = tokio::task::spawn_blocking(move || remove_session_files(&root, &id));
+        match removed.await {
+            Ok(Ok(())) => {
+                let episode = self.episode_of(&session);
+                self.answer(session, episode, Word::Removed).await;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(session = session.as_str(), %error, "its files cannot be removed; trying again");
+                tokio::time::sleep(LOOK_AGAIN_MAX).await;
+                self.inbox.post(Post::Again(session)).await;
+            }
+            Err(error) => tracing::error!(session = session.as_str(), %error, "a removal panicked"),
+        }
+    }
+
+    fn episode_of(&self, session: &SessionId) -> u32 {
+        let state = self.view.read();
+        let listed = state.sessions.get(session).map(|session| session.episode);
+        listed.or_else(|| state.removals.get(session).copied()).unwrap_or(0)
+    }
+
+    /// Dials a host, and from then on listens to it.
+    async fn attach(self: &Arc<Self>, session: &SessionId, episode: u32, record: &HostRecord) -> Result<(), LinkError> {
+        let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
+        if hello.status.state == EpisodeState::Ended || hello.status.exit.is_some() {
+            return Err(LinkError::Closed);
+        }
+        self.saw(session, hello.status.last_seen_us);
+        let number = self.next_link.fetch_add(1, Ordering::Relaxed);
+        let linked = Linked { number, episode, link, stopping: false };
+        self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone(), linked);
+        drop(self.handle.spawn(Arc::clone(self).listening(session.clone(), (episode, number), pushes)));
+        Ok(())
+    }
+
+    /// Boxed, because listening may lead to a new look, and that to new listening.
+    fn listening(
+        self: Arc<Self>,
+        session: SessionId,
+        of: (u32, u64),
+        pushes: mpsc::Receiver<Push>,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        Box::pin(self.listen(session, of, pushes))
+    }
+
+    /// Listens until the host is gone, then asks the evidence if it went without a word.
+    async fn listen(self: Arc<Self>, session: SessionId, of: (u32, u64), mut pushes: mpsc::Receiver<Push>) {
+        let (episode, number) = of;
+        let mut ended = false;
+        while let Some(push) = pushes.recv().await {
+            match push {
+                Push::Started => {}
+                Push::Beat { last_seen_us } => self.saw(&session, last_seen_us),
+                Push::Exited { exit, ended_us } => {
+                    ended = true;
+                    if !self.is_stopping(&session) {
+                        let word = exited(None, Some(exit), Some(ended_us), &[]);
+                        let observation = Observation { session: session.clone(), episode, word };
+                        self.inbox.post(Post::Word { observation, answers: false }).await;
+                    }
+                }
+            }
+        }
+        let left = self.unlink(&session, number);
+        if !ended && left.is_some_and(|linked| !linked.stopping) {
+            self.rejudge(session, episode).await;
+        }
+    }
+
+    /// A host is gone, or never answered: the evidence says what became of it.
+    async fn rejudge(self: &Arc<Self>, session: SessionId, episode: u32) {
+        let word = self.look(&session, episode).await;
+        let observation = Observation { session, episode, word };
+        self.inbox.post(Post::Word { observation, answers: false }).await;
+    }
+
+    async fn look(self: &Arc<Self>, session: &SessionId, episode: u32) -> Word {
+        match self.find(session, episode).await {
+            Found::Word(word) => word,
+            Found::Linked(run) => Word::Adopted(run),
+        }
+    }
+
+    /// Asks the world until it answers. Only a host that lives and is silent makes this long.
+    async fn find(self: &Arc<Self>, session: &SessionId, episode: u32) -> Found {
+        let mut pause = LOOK_AGAIN;
+        let began_us = clock::boot_us();
+        loop {
+            let waited_ms = clock::boot_us().saturating_sub(began_us) / 1_000;
+            if let Some(found) = self.find_once(session, episode, waited_ms > limits::START_WITHIN_MS).await {
+                return found;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LOOK_AGAIN_MAX);
+        }
+    }
+
+    /// One look. None means: look again.
+    async fn find_once(self: &Arc<Self>, session: &SessionId, episode: u32, overdue: bool) -> Option<Found> {
+        match self.verdict(session, episode).await? {
+            Verdict::NeverOpened => Some(Found::Word(Word::NeverOpened)),
+            Verdict::Ended(record) => {
+                let run = self.run_at_end(session, episode, &record).await;
+                Some(Found::Word(exited(run, Some(record.exit), Some(record.ended_us), &[])))
+            }
+            Verdict::HostDied(record) => {
+                let finished = tokio::task::spawn_blocking(move || finish_dead_host(&record)).await;
+                match finished {
+                    Ok(Ok(left)) if left.is_empty() => Some(Found::Word(Word::HostLost)),
+                    Ok(Ok(left)) => {
+                        tracing::warn!(session = session.as_str(), episode, ?left, "processes outlive their dead host");
+                        None
+                    }
+                    Ok(Err(error)) => {
+                        tracing::warn!(session = session.as_str(), episode, %error, "its command cannot be ended yet");
+                        None
+                    }
+                    Err(_) => None,
+                }
+            }
+            Verdict::LostWithMachine => Some(Found::Word(Word::MachineLost)),
+            Verdict::Foreign => Some(Found::Word(foreign("it belongs to another state root"))),
+            Verdict::Damaged(why) => Some(Found::Word(foreign(&format!("its host's records are damaged: {why}")))),
+            Verdict::StillStarting if overdue => {
+                let (root, id) = (self.root.clone(), session.to_string());
+                let ended = tokio::task::spawn_blocking(move || end_starting_host(&root, &id, episode)).await;
+                if let Ok(Err(error)) = ended {
+                    tracing::warn!(session = session.as_str(), episode, %error, "its stuck host cannot be ended yet");
+                }
+                None
+            }
+            Verdict::StillStarting | Verdict::MissingLock => None,
+            Verdict::Alive(record) => self.adopt(session, episode, &record).await,
+        }
+    }
+
+    async fn verdict(&self, session: &SessionId, episode: u32) -> Option<Verdict> {
+        let _permit = self.looks.acquire().await.expect("the semaphore is never closed");
+        let (root, id) = (self.root.clone(), session.to_string());
+        let gathered = tokio::task::spawn_blocking(move || gather(&root, &id, episode)).await;
+        match gathered {
+            Ok(Ok(evidence)) => {
+                let verdict = judge(&evidence);
+                Some(if verdict == Verdict::MissingLock { judge_without_lock(&evidence) } else { verdict })
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(session = session.as_str(), episode, %error, "its evidence cannot be read yet");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    async fn adopt(self: &Arc<Self>, session: &SessionId, episode: u32, record: &HostRecord) -> Option<Found> {
+        match self.attach(session, episode, record).await {
+            Ok(()) => Some(match run_of(record) {
+                Some(run) => Found::Linked(run),
+                None => Found::Word(foreign("its host's record has no readable incarnation")),
+            }),
+            Err(LinkError::Foreign) => Some(Found::Word(foreign("another host answers at its address"))),
+            Err(LinkError::Refused(refusal)) => {
+                Some(Found::Word(foreign(&format!("its host refuses this broker: {}", refusal.message))))
+            }
+            Err(LinkError::Unreachable(error)) => {
+                tracing::info!(session = session.as_str(), episode, %error, "its endpoint is gone; asking it to bind again");
+                super::files::ask_to_bind(record);
+                None
+            }
+            Err(error @ (LinkError::Closed | LinkError::Late | LinkError::Protocol(_))) => {
+                tracing::info!(session = session.as_str(), episode, %error, "its host does not answer yet");
+                None
+            }
+        }
+    }
+
+    /// The run of an episode that was found ended: none if its command never executed.
+    async fn run_at_end(&self, session: &SessionId, episode: u32, exit: &wire::ExitRecord) -> Option<machine::Run> {
+        if matches!(exit.exit, wire::Exit::Error(_)) {
+            return None;
+        }
+        let (root, id) = (self.root.clone(), session.to_string());
+        let record = tokio::task::spawn_blocking(move || super::files::host_record(&root, &id, episode)).await;
+        record.ok().flatten().as_ref().and_then(run_of)
+    }
+}
+
+/// Waits, bounded, until no host holds a lock of this session.
+pub(super) async fn released(root: &Path, session: &SessionId) {
+    let waited = tokio::time::timeout(RELEASE, async {
+        loop {
+            let (root, id) = (root.to_owned(), session.to_string());
+            let held = tokio::task::spawn_blocking(move || super::files::held(&root, &id)).await;
+            if !held.unwrap_or(true) {
+                break;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    });
+    if waited.await.is_err() {
+        tracing::warn!(session = session.as_str(), "its last host does not let go of its lock");
+    }
+}
+
+fn foreign(reason: &str) -> Word {
+    Word::Foreign { reason: reason.to_owned() }
+}
+
+/// A host's record in the machine's terms.
+fn run_of(record: &HostRecord) -> Option<machine::Run> {
+    let process = |identity: &crate::os::identity::ProcessIdentity| machine::Process {
+        boot: identity.boot.clone(),
+        ns: identity.ns,
+        pid: identity.pid,
+        start: identity.start,
+    };
+    Some(machine::Run {
+        host: process(&record.host),
+        command: process(&record.command),
+        address: record.endpoint.address.clone(),
+        incarnation: Digest::parse(&record.endpoint.incarnation).ok()?,
+    })
+}
+
+fn exited(
+    run: Option<machine::Run>,
+    exit: Option<wire::Exit>,
+    ended_us: Option<u64>,
+    survivors: &[wire::Survivor],
+) -> Word {
+    let exit = match exit {
+        Some(wire::Exit::Code(code)) => machine::Exit::Code(u32::try_from(code).unwrap_or(255)),
+        Some(wire::Exit::Signal(name)) => machine::Exit::Signal(name),
+        Some(wire::Exit::Error(failure)) => {
+            machine::Exit::Error(machine::ExitError { phase: phase(failure.phase), reason: failure.reason })
+        }
+        None => machine::Exit::Error(machine::ExitError {
+            phase: machine::Phase::Host,
+            reason: "its host did not say how it ended".to_owned(),
+        }),
+    };
+    let survivors = survivors.iter();
+    Word::Exited {
+        run,
+        exit,
+        at_us: ended_us.unwrap_or_else(clock::wall_us),
+        survivors: survivors
+            .map(|survivor| machine::Survivor { pid: survivor.pid, command: survivor.command.clone() })
+            .collect(),
+    }
+}
+
+fn phase(phase: wire::StartPhase) -> machine::Phase {
+    match phase {
+        wire::StartPhase::Exec => machine::Phase::Exec,
+        wire::StartPhase::Cwd => machine::Phase::Cwd,
+        wire::StartPhase::Limit => machine::Phase::Limit,
+        wire::StartPhase::Host => machine::Phase::Host,
+    }
+}

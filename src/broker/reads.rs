@@ -1,0 +1,276 @@
+//! Reads: answered from the view, held for one page at a time. They spawn nothing and change nothing (report D11).
+
+use super::asked::{self, find};
+use super::desk::now;
+use super::front::Front;
+use super::refused::refused;
+use super::render;
+use super::route::Read;
+use crate::machine::{OperationId, Outcome, Refusal, Scope, Session, SessionId, State, Status};
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::service::Caller;
+use crate::rpc::wire::{
+    self, EndpointParams, EndpointResult, GetParams, ListParams, OperationGetParams, OperationGetResult,
+    OperationListParams, OperationListResult, ReadParams, SessionResult, WaitFor, WaitParams, decode, encode,
+};
+use serde_json::Value;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Entries of a page that names no limit.
+const PAGE: u32 = 100;
+/// Entries of a page at the most.
+pub(super) const PAGE_MAX: u32 = 1_000;
+/// A page ends before it is longer than this, in bytes.
+const PAGE_BYTES: usize = 1024 * 1024;
+/// What a list without `all` leaves out: sessions that ended longer ago than this, in microseconds.
+const RECENT_US: u64 = 24 * 3_600 * 1_000_000;
+
+/// Where a list goes on: behind this ledger position, with these filters.
+#[derive(Clone, Debug)]
+pub enum Position {
+    /// Of sessions.
+    Sessions(u64, Box<ListParams>),
+    /// Of operations.
+    Operations(OperationId, Option<SessionId>),
+}
+
+impl Front {
+    /// Does a read.
+    pub(super) async fn read(self: Arc<Self>, caller: Caller, read: Read, params: Value) -> Result<Value, WireError> {
+        let scope = self.scope(&caller);
+        match read {
+            Read::Get => self.get(&scope, &decode(params)?),
+            Read::List => self.list(&caller, decode(params)?),
+            Read::Wait => self.wait(&scope, decode(params)?).await,
+            Read::Output => self.output(&scope, decode(params)?).await,
+            Read::Endpoint => self.endpoint(&scope, &decode(params)?),
+            Read::Operation => self.operation(&scope, &decode(params)?),
+            Read::Operations => self.operations(&caller, decode(params)?),
+        }
+    }
+
+    /// The session a caller names, if it may know of it.
+    fn named(scope: &Scope, state: &State, given: &str) -> Result<Arc<Session>, WireError> {
+        let missing = || Refusal::NoSession { given: given.chars().take(64).collect() };
+        let found = find(state, given).and_then(|id| match state.sessions.get(&id) {
+            Some(session) if Self::may_see(scope, session) => Ok(Arc::clone(session)),
+            Some(_) | None => Err(missing()),
+        });
+        // Another's sessions make a prefix ambiguous without saying so.
+        let found = found.map_err(|refusal| if *scope == Scope::Owner { refusal } else { missing() });
+        found.map_err(|refusal| refused(&refusal))
+    }
+
+    fn get(&self, scope: &Scope, params: &GetParams) -> Result<Value, WireError> {
+        let state = self.view.read();
+        let (session, generation) = (Self::named(scope, &state, &params.session)?, state.generation);
+        drop(state);
+        Ok(encode(&SessionResult { session: self.document(&session, generation) }))
+    }
+
+    fn list(&self, caller: &Caller, params: ListParams) -> Result<Value, WireError> {
+        let scope = &self.scope(caller);
+        let limit = page_limit(params.limit)?;
+        let (after, filter) = match &params.cursor {
+            None => (None, Box::new(params)),
+            Some(cursor) => match self.position(caller, cursor)? {
+                Position::Sessions(after, filter) => (Some(after), filter),
+                Position::Operations(..) => return Err(other_list()),
+            },
+        };
+        let recent_us = now().wall_us.saturating_sub(RECENT_US);
+        let state = self.view.read();
+        let generation = state.generation;
+        let fits = |session: &&Arc<Session>| Self::may_see(scope, session) && matches(&filter, session, recent_us);
+        let rows = state.ages.after(after.as_ref()).filter_map(|(_, id)| state.sessions.get(id)).filter(fits);
+        let page: Vec<_> = rows.take(limit + 1).cloned().collect();
+        drop(state);
+        let mut documents = Vec::new();
+        let mut bytes = 0;
+        for session in page.iter().take(limit) {
+            let document = encode(&self.document(session, generation));
+            bytes += document.to_string().len();
+            if bytes > PAGE_BYTES && !documents.is_empty() {
+                break;
+            }
+            documents.push(document);
+        }
+        let last = documents.len().checked_sub(1).and_then(|last| page.get(last));
+        let more = last.filter(|_| page.len() > documents.len());
+        let next = more.map(|last| self.remember(caller, Position::Sessions(last.created_seq, filter)));
+        Ok(serde_json::json!({ "sessions": documents, "next": next }))
+    }
+
+    async fn wait(&self, scope: &Scope, params: WaitParams) -> Result<Value, WireError> {
+        let waiting = self.waited(scope, &params);
+        match params.timeout_ms {
+            None => waiting.await,
+            Some(timeout_ms) => {
+                tokio::time::timeout(Duration::from_millis(timeout_ms), waiting).await.unwrap_or_else(|_| {
+                    let message = format!("session {} is not there after {timeout_ms} ms; it goes on", params.session);
+                    Err(WireError::new(ErrorCode::Timeout, message))
+                })
+            }
+        }
+    }
+
+    async fn waited(&self, scope: &Scope, params: &WaitParams) -> Result<Value, WireError> {
+        let mut changes = self.view.changes();
+        let mut draining = self.draining.clone();
+        let mut last = Self::named(scope, &self.view.read(), &params.session)?;
+        loop {
+            changes.borrow_and_update();
+            let (current, generation) = self.current(&last.id);
+            let Some(current) = current else {
+                let mut session = self.document(&last, generation);
+                session.status = wire::SessionStatus::Deleted;
+                return match params.until {
+                    WaitFor::Ended => Ok(encode(&SessionResult { session })),
+                    WaitFor::Ready | WaitFor::Idle => Err(never(&last, "was deleted")),
+                };
+            };
+            let reached = match params.until {
+                WaitFor::Ended => !current.status.is_live(),
+                WaitFor::Ready => current.status == Status::Ready,
+                // No session turn runs in this version, so a session that is up, or down, is idle.
+                WaitFor::Idle => current.status == Status::Ready || !current.status.is_live(),
+            };
+            if reached {
+                return Ok(encode(&SessionResult { session: self.document(&current, generation) }));
+            }
+            if params.until == WaitFor::Ready && !current.status.is_live() {
+                return Err(never(&current, "has ended"));
+            }
+            last = current;
+            let left = tokio::select! {
+                changed = changes.changed() => changed.is_err(),
+                left = draining.wait_for(|draining| *draining) => left.is_ok(),
+            };
+            if left {
+                return Err(super::inbox::leaving());
+            }
+        }
+    }
+
+    fn current(&self, id: &SessionId) -> (Option<Arc<Session>>, u64) {
+        let state = self.view.read();
+        (state.sessions.get(id).cloned(), state.generation)
+    }
+
+    async fn output(&self, scope: &Scope, params: ReadParams) -> Result<Value, WireError> {
+        let session = Self::named(scope, &self.view.read(), &params.session)?;
+        let episode = params.episode.unwrap_or(session.episode);
+        let live = session.status.is_live() && episode == session.episode;
+        let root = self.root.clone();
+        let read = tokio::task::spawn_blocking(move || super::output::read(&root, &session.id, episode, live, &params));
+        let read = read.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+        Ok(encode(&read?))
+    }
+
+    fn endpoint(&self, scope: &Scope, params: &EndpointParams) -> Result<Value, WireError> {
+        let state = self.view.read();
+        let (session, generation) = (Self::named(scope, &state, &params.session)?, state.generation);
+        drop(state);
+        let episode = params.episode.unwrap_or(session.episode);
+        let document = self.document(&session, generation);
+        let folder = crate::host::files::episode_folder(&self.root, session.id.as_str(), episode);
+        Ok(encode(&EndpointResult {
+            session_id: document.id,
+            episode,
+            endpoint: document.endpoint.filter(|_| episode == session.episode),
+            folder: folder.into_os_string().into(),
+        }))
+    }
+
+    fn operation(&self, scope: &Scope, params: &OperationGetParams) -> Result<Value, WireError> {
+        let state = self.view.read();
+        let missing = || refused(&Refusal::NoOperation { given: params.operation.chars().take(128).collect() });
+        let id = asked::find_operation(&state, scope, &params.operation).map_err(|refusal| refused(&refusal))?;
+        let found = state.operations.get(&id).filter(|found| *scope == Scope::Owner || found.scope == *scope);
+        let found = Arc::clone(found.ok_or_else(missing)?);
+        let result = (found.state == Outcome::Succeeded).then(|| self.renderer.session_of(&state, &found, true));
+        drop(state);
+        let mut document = serde_json::Map::new();
+        if let Some(session) = result.flatten() {
+            document.insert("session".to_owned(), encode(&session));
+        }
+        let survivors = render::survivors(&found);
+        if !survivors.is_empty() {
+            document.insert("survivors".to_owned(), encode(&survivors));
+        }
+        let result = (!document.is_empty()).then_some(document);
+        Ok(encode(&OperationGetResult { operation: render::operation(&found, false), result }))
+    }
+
+    fn operations(&self, caller: &Caller, params: OperationListParams) -> Result<Value, WireError> {
+        let scope = &self.scope(caller);
+        let limit = page_limit(params.limit)?;
+        let state = self.view.read();
+        let (after, session) = match &params.cursor {
+            Some(cursor) => match self.position(caller, cursor)? {
+                Position::Operations(after, session) => (Some(after), session),
+                Position::Sessions(..) => return Err(other_list()),
+            },
+            None => {
+                let named = params.session.as_deref().map(|given| Self::named(scope, &state, given)).transpose()?;
+                (None, named.map(|session| session.id.clone()))
+            }
+        };
+        let rows = state.operations.after(after.as_ref()).map(|(_, found)| found).filter(|found| {
+            (*scope == Scope::Owner || found.scope == *scope)
+                && session.as_ref().is_none_or(|id| found.session.as_ref() == Some(id))
+        });
+        let page: Vec<_> = rows.take(limit + 1).cloned().collect();
+        drop(state);
+        let operations: Vec<_> = page.iter().take(limit).map(|found| render::operation(found, false)).collect();
+        let last = page.get(limit.saturating_sub(1)).filter(|_| page.len() > limit);
+        let next = last.map(|last| self.remember(caller, Position::Operations(last.id, session)));
+        Ok(encode(&OperationListResult { operations, next }))
+    }
+
+    fn position(&self, caller: &Caller, cursor: &str) -> Result<Position, WireError> {
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        cursors.find(&caller.identity, cursor, now().boot_us)
+    }
+
+    fn remember(&self, caller: &Caller, position: Position) -> String {
+        let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        cursors.keep(&caller.identity, position, now().boot_us)
+    }
+}
+
+fn matches(filter: &ListParams, session: &Session, recent_us: u64) -> bool {
+    let old = session.status == Status::Deleted || session.ended_us.is_some_and(|at| at < recent_us);
+    (filter.all || session.status.is_live() || !old)
+        && (filter.status.is_empty() || filter.status.contains(&render::status(session.status)))
+        && filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value))
+}
+
+fn page_limit(given: Option<u32>) -> Result<usize, WireError> {
+    match given.unwrap_or(PAGE) {
+        fits @ 1..=PAGE_MAX => Ok(usize::try_from(fits).unwrap_or(1)),
+        _ => Err(WireError::new(ErrorCode::InvalidInput, format!("limit is 1 to {PAGE_MAX}")).reason("limit")),
+    }
+}
+
+fn other_list() -> WireError {
+    WireError::new(ErrorCode::InvalidInput, "this cursor belongs to another list").reason("cursor")
+}
+
+fn never(session: &Session, what: &str) -> WireError {
+    WireError::new(ErrorCode::SessionTerminal, format!("session {} {what}; it will not get there", session.id))
+        .with("status", session.status.word())
+        .with("session_id", session.id.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::rpc::wire::ListResult;
+
+    #[test]
+    fn a_page_has_the_form_of_the_contract() {
+        let page = serde_json::json!({ "sessions": [], "next": null });
+        assert!(serde_json::from_value::<ListResult>(page).is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! Refusals and failures as callers read them: what failed, why, what did not change, what to type next.
+
+use super::turn::Told;
+use crate::machine::{Failure, Malformed, Operation, Outcome, Refusal};
+use crate::rpc::error::{ErrorCode, Retry, WireError};
+
+/// A refusal as an error of the contract.
+pub fn refused(refusal: &Refusal) -> WireError {
+    match refusal {
+        Refusal::KeyConflict { operation, stored, given } => WireError::new(
+            ErrorCode::KeyConflict,
+            format!(
+                "this key belongs to another request, {operation}; nothing was done. \
+                 Use a new key for a new request, or `ostler operation show {operation}` to see the old one"
+            ),
+        )
+        .with("operation", operation.to_string())
+        .with("stored_digest", stored.to_string())
+        .with("given_digest", given.to_string()),
+        Refusal::NoSession { given } => WireError::new(
+            ErrorCode::NotFound,
+            format!("there is no session {given:?}; nothing was done. `ostler list --all` shows all sessions"),
+        )
+        .with("session", given.as_str()),
+        Refusal::NoOperation { given } => WireError::new(
+            ErrorCode::NotFound,
+            format!("there is no operation {given:?}; nothing was done. `ostler operation list` shows them"),
+        )
+        .with("operation", given.as_str()),
+        Refusal::Ambiguous { given, fits } => WireError::new(
+            ErrorCode::InvalidInput,
+            format!("{given:?} fits {fits} sessions; nothing was done. Give more of the id"),
+        )
+        .reason("ambiguous"),
+        Refusal::NameTaken { name, by } => WireError::new(
+            ErrorCode::SessionExists,
+            format!(
+                "the name {name} belongs to session {by}; nothing was done. \
+                 Choose another name, or `ostler delete {by}` if that one is no longer needed"
+            ),
+        )
+        .with("session_id", by.to_string()),
+        Refusal::Live { session } => WireError::new(
+            ErrorCode::SessionLive,
+            format!(
+                "session {session} is alive and was not deleted. \
+                 `ostler delete --stop {session}` ends it first"
+            ),
+        )
+        .with("session_id", session.to_string()),
+        Refusal::Stopping { session } => WireError::new(
+            ErrorCode::SessionStopping,
+            format!(
+                "session {session} is being stopped and was not resumed. \
+                 `ostler wait {session}`, then try again"
+            ),
+        )
+        .with("session_id", session.to_string()),
+        Refusal::Gone { session } => WireError::new(
+            ErrorCode::SessionTerminal,
+            format!("session {session} is being deleted; nothing was done, and it does not come back"),
+        )
+        .reason("deleted")
+        .with("session_id", session.to_string()),
+        Refusal::Fenced { .. }
+        | Refusal::Crowded { .. }
+        | Refusal::Capacity { .. }
+        | Refusal::NotUncertain { .. }
+        | Refusal::OwnerOnly => guarded(refusal),
+    }
+}
+
+/// Refusals that protect: a session, a limit, an outcome, the owner.
+fn guarded(refusal: &Refusal) -> WireError {
+    match refusal {
+        Refusal::Fenced { session, fence } => {
+            let error = WireError::new(
+                ErrorCode::SessionFenced,
+                format!(
+                    "session {session} is fenced: {}; nothing was done. `ostler show {session}` tells more",
+                    fence.reason
+                ),
+            )
+            .reason(&fence.reason)
+            .with("session_id", session.to_string());
+            match fence.operation {
+                Some(operation) => error.with("operation", operation.to_string()),
+                None => error,
+            }
+        }
+        Refusal::Crowded { session } => WireError::new(
+            ErrorCode::SessionBusy,
+            format!("too many operations wait for session {session} already; nothing was done. Try again later"),
+        )
+        .with("session_id", session.to_string()),
+        Refusal::Capacity { what, limit } => WireError::new(
+            ErrorCode::Capacity,
+            format!(
+                "the limit of {limit} {what} is reached; nothing was done. Stop sessions that are no longer needed"
+            ),
+        )
+        .reason(what)
+        .with("limit", u64::try_from(*limit).unwrap_or(u64::MAX)),
+        Refusal::NotUncertain { operation, state } => WireError::new(
+            ErrorCode::TooLate,
+            format!("{operation} is {}, and a settled outcome never changes; nothing was done", state.word()),
+        )
+        .reason("settled"),
+        Refusal::OwnerOnly => {
+            WireError::new(ErrorCode::Denied, "only the owner of the state root may do this; nothing was done")
+        }
+        Refusal::KeyConflict { .. }
+        | Refusal::NoSession { .. }
+        | Refusal::NoOperation { .. }
+        | Refusal::Ambiguous { .. }
+        | Refusal::NameTaken { .. }
+        | Refusal::Live { .. }
+        | Refusal::Stopping { .. }
+        | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),
+    }
+}
+
+/// An operation that did not succeed, as an error of the contract.
+pub fn failed(operation: &Operation) -> Option<WireError> {
+    let failure = operation.failure.as_ref()?;
+    Some(of_failure(operation, failure))
+}
+
+fn of_failure(operation: &Operation, failure: &Failure) -> WireError {
+    let code = ErrorCode::from_name(&failure.code).unwrap_or(ErrorCode::Internal);
+    let kept = match operation.state {
+        Outcome::Aborted => "nothing ran; the key and the name are free",
+        Outcome::Uncertain => "whether it took effect is not known",
+        Outcome::Failed | Outcome::Accepted | Outcome::Succeeded => "its outcome is settled",
+    };
+    let message = if code == ErrorCode::SpawnFailed {
+        format!("the command did not come up ({}): {}; {kept}", failure.reason, failure.message)
+    } else {
+        format!("{}; {kept}", failure.message)
+    };
+    let retry = if operation.state == Outcome::Aborted { Retry::Never } else { code.retry() };
+    WireError::new(code, message)
+        .reason(&failure.reason)
+        .retry(retry)
+        .with("detail", failure.message.as_str())
+        .with("operation", operation.id.to_string())
+        .with("state", operation.state.word())
+}
+
+/// A write that changed nothing.
+pub fn storage(full: bool, message: &str) -> WireError {
+    let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
+    let next = if full { "Free space and repeat with the same key" } else { "See `ostler doctor`" };
+    WireError::new(code, format!("the ledger could not be written: {message}; nothing changed. {next}"))
+}
+
+/// A text that breaks a grammar.
+pub fn malformed(field: &str, rule: Malformed) -> WireError {
+    WireError::new(ErrorCode::InvalidInput, format!("{field} {rule}; nothing was done")).reason(field)
+}
+
+/// What a turn told, as an error, if it is one.
+pub fn told(told: &Told) -> Option<WireError> {
+    match told {
+        Told::Refused(refusal) => Some(refused(refusal)),
+        Told::Storage { full, message } => Some(storage(*full, message)),
+        Told::Settled { .. } | Told::Prepare { .. } => None,
+    }
+}

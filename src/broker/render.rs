@@ -1,0 +1,236 @@
+//! Sessions and operations as readers see them. What the ledger does not hold (command, cwd: they may be secret and
+//! long) comes from `spec.json`, read once and kept; a spec that cannot be read costs its own row those two members,
+//! never the list (report C07).
+
+use super::refused::failed;
+use crate::host::client::load_spec;
+use crate::machine::{self, Operation, OperationId, SessionId, State, Status};
+use crate::os::arg::Arg;
+use crate::rpc::method::Method;
+use crate::rpc::wire::{self, Timestamp};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Specs kept in memory; beyond it the cache starts anew.
+const SPECS_KEPT: usize = 12_000;
+
+/// What a list shows of a spec.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// The command line.
+    pub command: Vec<Arg>,
+    /// The working directory.
+    pub cwd: Arg,
+}
+
+/// Renders documents of one root.
+#[derive(Debug)]
+pub struct Renderer {
+    root: PathBuf,
+    specs: Mutex<HashMap<SessionId, Arc<Summary>>>,
+}
+
+impl Renderer {
+    /// For this root.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root, specs: Mutex::new(HashMap::new()) }
+    }
+
+    /// Remembers what a new session runs, so that it need not be read back.
+    pub fn learn(&self, id: &SessionId, command: &[Arg], cwd: &Arg) {
+        let summary = Summary { command: command.to_vec(), cwd: cwd.clone() };
+        self.keep(id, Arc::new(summary));
+    }
+
+    /// Forgets a session that is gone.
+    pub fn forget(&self, id: &SessionId) {
+        self.specs.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+    }
+
+    fn keep(&self, id: &SessionId, summary: Arc<Summary>) {
+        let mut specs = self.specs.lock().unwrap_or_else(PoisonError::into_inner);
+        if specs.len() >= SPECS_KEPT {
+            specs.clear();
+        }
+        specs.insert(id.clone(), summary);
+    }
+
+    fn summary(&self, id: &SessionId) -> Arc<Summary> {
+        let known = self.specs.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
+        known.unwrap_or_else(|| {
+            let summary = match load_spec(&self.root, id.as_str()) {
+                Ok((spec, _)) => Summary { command: spec.command, cwd: spec.cwd },
+                Err(error) => {
+                    tracing::warn!(session = id.as_str(), %error, "its spec cannot be shown");
+                    Summary::default()
+                }
+            };
+            let summary = Arc::new(summary);
+            self.keep(id, Arc::clone(&summary));
+            summary
+        })
+    }
+
+    /// A session's document. `generation` is the broker's; `seen_us` what its host said since the last beat.
+    pub fn session(&self, session: &machine::Session, generation: u64, seen_us: Option<u64>) -> wire::Session {
+        let summary = self.summary(&session.id);
+        let live = session.status.is_live();
+        let run = session.run.as_ref().filter(|_| live);
+        let unknown = live && session.proven < generation;
+        let reason = if unknown { Some("liveness unknown".to_owned()) } else { session.reason.clone() };
+        wire::Session {
+            id: session.id.to_string(),
+            name: session.name.as_ref().map(ToString::to_string),
+            status: status(session.status),
+            reason: session.fence.as_ref().map(|fence| fence.reason.clone()).or(reason),
+            episode: session.episode,
+            pid: run.map(|run| run.command.pid),
+            host_pid: run.map(|run| run.host.pid),
+            command: summary.command.clone(),
+            cwd: summary.cwd.clone(),
+            labels: session.labels.clone(),
+            parent: session.parent.as_ref().map(ToString::to_string),
+            adapter: wire::Adapter::Inbox,
+            created_at: Timestamp::from_us(session.created_us),
+            started_at: session.started_us.map(Timestamp::from_us),
+            ended_at: session.ended_us.map(Timestamp::from_us),
+            last_seen_at: Some(Timestamp::from_us(session.last_seen_us.max(seen_us.unwrap_or(0)))),
+            exit: session.exit.as_ref().map(exit),
+            endpoint: run.map(|run| wire::Endpoint {
+                address: run.address.clone(),
+                generation: u64::from(session.episode),
+                incarnation: run.incarnation.to_string(),
+            }),
+            queue: wire::Queue::default(),
+            fence: session.fence.as_ref().map(|fence| wire::Fence {
+                operation: fence.operation.map(|id| id.to_string()),
+                reason: fence.reason.clone(),
+            }),
+        }
+    }
+
+    /// The session of a settled operation as that operation left it. What is current stands where the session is still
+    /// in the state; what the operation gained stands above it where `stored` is asked for.
+    pub fn session_of(&self, state: &State, operation: &Operation, stored: bool) -> Option<wire::Session> {
+        let id = operation.session.as_ref()?;
+        let current = state.sessions.get(id).map(|session| self.session(session, state.generation, None));
+        let mut document = current.unwrap_or_else(|| tombstone(id, operation));
+        if stored {
+            let gained = &operation.gained;
+            document.episode = gained.episode.unwrap_or(document.episode);
+            document.status = gained.status.map_or(document.status, status);
+            document.pid = gained.pid;
+            document.host_pid = gained.host_pid;
+            document.exit = gained.exit.as_ref().map(exit);
+            document.endpoint = gained.address.as_ref().zip(gained.incarnation).map(|(address, incarnation)| {
+                let generation = u64::from(gained.episode.unwrap_or(0));
+                wire::Endpoint { address: address.clone(), generation, incarnation: incarnation.to_string() }
+            });
+        }
+        Some(document)
+    }
+}
+
+/// What is left to say of a session that is gone.
+fn tombstone(id: &SessionId, operation: &Operation) -> wire::Session {
+    let at = Timestamp::from_us(operation.accepted_us);
+    wire::Session {
+        id: id.to_string(),
+        name: None,
+        status: wire::SessionStatus::Deleted,
+        reason: None,
+        episode: operation.gained.episode.unwrap_or(0),
+        pid: None,
+        host_pid: None,
+        command: Vec::new(),
+        cwd: Arg::default(),
+        labels: std::collections::BTreeMap::new(),
+        parent: None,
+        adapter: wire::Adapter::Inbox,
+        created_at: at,
+        started_at: None,
+        ended_at: None,
+        last_seen_at: None,
+        exit: operation.gained.exit.as_ref().map(exit),
+        endpoint: None,
+        queue: wire::Queue::default(),
+        fence: None,
+    }
+}
+
+/// The status on the wire.
+pub fn status(status: Status) -> wire::SessionStatus {
+    match status {
+        Status::Starting => wire::SessionStatus::Starting,
+        Status::Ready => wire::SessionStatus::Ready,
+        Status::Stopping => wire::SessionStatus::Stopping,
+        Status::Stopped => wire::SessionStatus::Stopped,
+        Status::Exited => wire::SessionStatus::Exited,
+        Status::Failed => wire::SessionStatus::Failed,
+        Status::Interrupted => wire::SessionStatus::Interrupted,
+        Status::Deleted => wire::SessionStatus::Deleted,
+    }
+}
+
+/// The exit on the wire.
+pub fn exit(exit: &machine::Exit) -> wire::Exit {
+    match exit {
+        machine::Exit::Code(code) => wire::Exit::Code(i32::try_from(*code).unwrap_or(i32::MAX)),
+        machine::Exit::Signal(name) => wire::Exit::Signal(name.clone()),
+        machine::Exit::Error(error) => wire::Exit::Error(wire::StartFailure {
+            phase: match error.phase {
+                machine::Phase::Exec => wire::StartPhase::Exec,
+                machine::Phase::Cwd => wire::StartPhase::Cwd,
+                machine::Phase::Limit => wire::StartPhase::Limit,
+                machine::Phase::Host => wire::StartPhase::Host,
+                machine::Phase::Ready => wire::StartPhase::Ready,
+            },
+            reason: error.reason.clone(),
+        }),
+    }
+}
+
+/// An operation's document.
+pub fn operation(operation: &Operation, replayed: bool) -> wire::Operation {
+    wire::Operation {
+        id: operation.id.to_string(),
+        key: operation.key.as_str().parse().expect("the machine's keys and the wire's have one grammar"),
+        kind: method(operation.kind),
+        session_id: operation.session.as_ref().map(ToString::to_string),
+        state: match operation.state {
+            machine::Outcome::Accepted => wire::OperationState::Accepted,
+            machine::Outcome::Succeeded => wire::OperationState::Succeeded,
+            machine::Outcome::Failed => wire::OperationState::Failed,
+            machine::Outcome::Aborted => wire::OperationState::Aborted,
+            machine::Outcome::Uncertain => wire::OperationState::Uncertain,
+        },
+        seq: operation.seq,
+        digest: operation.digest.to_string(),
+        replayed,
+        request_digest: operation.request.to_string(),
+        error: failed(operation),
+    }
+}
+
+/// An operation by id, as a document.
+pub fn operation_of(state: &State, id: OperationId, replayed: bool) -> Option<wire::Operation> {
+    state.operations.get(&id).map(|found| operation(found, replayed))
+}
+
+fn method(kind: machine::Kind) -> Method {
+    match kind {
+        machine::Kind::Spawn => Method::SessionSpawn,
+        machine::Kind::Resume => Method::SessionResume,
+        machine::Kind::Stop => Method::SessionStop,
+        machine::Kind::Delete => Method::SessionDelete,
+        machine::Kind::Prune => Method::SessionPrune,
+        machine::Kind::Resolve => Method::OperationResolve,
+    }
+}
+
+/// What outlived a stop.
+pub fn survivors(operation: &Operation) -> Vec<wire::Survivor> {
+    let each = operation.gained.survivors.iter();
+    each.map(|survivor| wire::Survivor { pid: survivor.pid, command: survivor.command.clone() }).collect()
+}

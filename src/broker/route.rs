@@ -1,0 +1,107 @@
+//! Where each method of the protocol goes in this version. A new method breaks this match, so that none is forgotten.
+
+use crate::rpc::method::Method;
+
+/// What does a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// The connection itself; never reaches the broker.
+    Hello,
+    /// The broker, of itself.
+    Status,
+    /// The broker, leaving.
+    Shutdown,
+    /// The turn.
+    Change(Change),
+    /// The view.
+    Read(Read),
+    /// Nothing yet: `unknown_method`.
+    Absent,
+}
+
+/// Calls that change something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the methods")]
+pub enum Change {
+    Spawn,
+    Resume,
+    Stop,
+    Delete,
+    Prune,
+    Resolve,
+}
+
+/// Calls that only look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "named after the methods")]
+pub enum Read {
+    Get,
+    List,
+    Wait,
+    Output,
+    Endpoint,
+    Operation,
+    Operations,
+}
+
+/// Looks it up.
+pub fn route(method: Method) -> Route {
+    match method {
+        Method::Hello => Route::Hello,
+        Method::BrokerStatus => Route::Status,
+        Method::BrokerShutdown => Route::Shutdown,
+        Method::SessionSpawn => Route::Change(Change::Spawn),
+        Method::SessionResume => Route::Change(Change::Resume),
+        Method::SessionStop => Route::Change(Change::Stop),
+        Method::SessionDelete => Route::Change(Change::Delete),
+        Method::SessionPrune => Route::Change(Change::Prune),
+        Method::OperationResolve => Route::Change(Change::Resolve),
+        Method::SessionGet => Route::Read(Read::Get),
+        Method::SessionList => Route::Read(Read::List),
+        Method::SessionWait => Route::Read(Read::Wait),
+        Method::SessionRead => Route::Read(Read::Output),
+        Method::SessionEndpoint => Route::Read(Read::Endpoint),
+        Method::OperationGet => Route::Read(Read::Operation),
+        Method::OperationList => Route::Read(Read::Operations),
+        Method::SessionFork
+        | Method::SessionInterrupt
+        | Method::SessionRegister
+        | Method::SessionHeartbeat
+        | Method::SessionReady
+        | Method::SessionTurn
+        | Method::SessionReconcile
+        | Method::MessageSend
+        | Method::MessageGet
+        | Method::MessageList
+        | Method::MessageCancel
+        | Method::MessageResolve
+        | Method::InboxRead
+        | Method::InboxAck
+        | Method::ReportPost
+        | Method::ReportRead
+        | Method::ReportList
+        | Method::EventsSubscribe
+        | Method::EventsUnsubscribe
+        | Method::PoolAcquire
+        | Method::PoolRelease
+        | Method::PoolStatus => Route::Absent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::method::Class;
+
+    #[test]
+    fn what_changes_something_goes_to_the_turn_and_what_looks_does_not() {
+        for method in Method::ALL {
+            match route(*method) {
+                Route::Change(_) => assert_eq!(method.class(), Class::Mutates, "{}", method.name()),
+                Route::Read(_) => assert_eq!(method.class(), Class::Reads, "{}", method.name()),
+                Route::Hello | Route::Status | Route::Shutdown => {}
+                Route::Absent => {}
+            }
+        }
+    }
+}

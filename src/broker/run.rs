@@ -1,0 +1,462 @@
+//! The broker's life after its beat: listen, prove that it answers, publish, serve, watch, leave.
+//!
+//! One runtime thread for connections and hosts, one plain thread for the turn, one that starts hosts. Idle, it wakes
+//! once a second to see whether it is still the broker of its root.
+
+use super::desk::{Desk, Ended, World};
+use super::discovery;
+use super::front::{Door, Front, Leave};
+use super::hosts::Hosts;
+use super::inbox::{Inbox, Post};
+use super::render::Renderer;
+use super::report::{Reporter, Stage};
+use super::start::{self, Begun, DiskTurn, NotBegun};
+use super::watch::{Verdict, Watch};
+use crate::host::client::Spawner;
+use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
+use crate::os::clock;
+use crate::os::paths::StateRoot;
+use crate::os::runtime::RuntimeFolder;
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::listener::{Bound, Server, bind};
+use crate::rpc::record::{Record, SCHEMA};
+use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind};
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// How often the watch looks.
+const WATCH: Duration = Duration::from_secs(1);
+/// Between two checkpoints of last-seen times, microseconds.
+const BEAT_US: u64 = 60_000_000;
+/// How long the broker may take to answer its own hello.
+const OWN_HELLO: Duration = Duration::from_secs(10);
+/// How long a leaving broker waits for calls in flight.
+const DRAIN: Duration = Duration::from_secs(5);
+/// How long a leaving broker waits for the sessions that it was asked to stop.
+const STOP_SESSIONS: Duration = Duration::from_secs(150);
+
+/// How a broker's life ended; the exit codes are the operator's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It left in order, or another one was the broker already.
+    Left,
+    /// It could not start.
+    NotStarted,
+    /// It is no longer the broker of its root, and left everything as it was.
+    Fenced,
+    /// The ledger could not be synced: nothing may be acknowledged any more.
+    Storage,
+}
+
+impl End {
+    /// The exit code of the process.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Left => 0,
+            Self::NotStarted => 1,
+            Self::Fenced => 5,
+            Self::Storage => 70,
+        }
+    }
+}
+
+/// Runs a broker for this root until it leaves.
+pub fn run(root: &Path) -> End {
+    let mut reporter = Reporter::of_process();
+    let begun = match start::begin(root, &mut reporter) {
+        Ok(begun) => begun,
+        Err(NotBegun::Lost(winner)) => {
+            reporter.lost(&winner);
+            return End::Left;
+        }
+        Err(NotBegun::Failed(error)) => {
+            tracing::error!(stage = reporter.current().name(), %error, "the start failed");
+            reporter.failed(&error);
+            return End::NotStarted;
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            reporter.failed(&WireError::new(ErrorCode::Internal, format!("no event loop can be had: {error}")));
+            return End::NotStarted;
+        }
+    };
+    let end = runtime.block_on(live(begun, reporter));
+    // What still runs in there belongs to calls that nobody waits for any more.
+    runtime.shutdown_background();
+    end
+}
+
+/// The published side of this broker, for the watch.
+struct Published {
+    root: Arc<StateRoot>,
+    at: Mutex<At>,
+}
+
+/// Where it is published now: the place of the socket can change when its folder is lost.
+struct At {
+    runtime: RuntimeFolder,
+    record: Record,
+    watch: Watch,
+}
+
+impl Published {
+    fn check(&self) -> Verdict {
+        let watch = self.at().watch.clone();
+        watch.check(&self.root).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the root cannot be looked into");
+            Verdict::Fine
+        })
+    }
+
+    fn at(&self) -> std::sync::MutexGuard<'_, At> {
+        self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The world as the turn's thread reaches it.
+struct Hands {
+    hosts: Arc<Hosts>,
+    published: Arc<Published>,
+}
+
+impl World for Hands {
+    fn owns_root(&mut self) -> bool {
+        !matches!(self.published.check(), Verdict::Fence(_))
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        self.hosts.perform(effect);
+    }
+}
+
+async fn live(begun: Begun, mut reporter: Reporter) -> End {
+    let (posts, mail) = Inbox::new();
+    let opened = match open(&begun, &posts, &mut reporter).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(stage = reporter.current().name(), %error, "the start failed");
+            reporter.failed(&error);
+            return End::NotStarted;
+        }
+    };
+    let Opened { front, server, published, degraded, draining, mut leave } = opened;
+    let Begun { mut lock, turn, .. } = begun;
+    let (deadline, deadlines) = watch::channel(None);
+    let hands = Hands { hosts: Arc::clone(&front.hosts), published: Arc::clone(&published) };
+    let (ended, mut turn_ended) = oneshot::channel();
+    let desk = Desk::new(turn, hands, deadline, degraded);
+    let thread = std::thread::Builder::new().name("turn".to_owned()).spawn(move || {
+        let end = desk.work(mail);
+        // The runtime may have gone first.
+        drop(ended.send(end));
+    });
+    if let Err(error) = thread {
+        reporter.failed(&WireError::new(ErrorCode::Internal, format!("no thread can be had: {error}")));
+        return End::NotStarted;
+    }
+    tracing::info!(generation = front.broker.generation, endpoint = front.broker.endpoint, "ready");
+    reporter.ready(&front.broker);
+    drop(tokio::spawn(ticks(deadlines, posts.clone())));
+    let mut beaten_us = clock::boot_us();
+    let mut second = tokio::time::interval(WATCH);
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut signals = match Signals::new() {
+        Ok(signals) => signals,
+        Err(error) => {
+            tracing::error!(%error, "signals cannot be handled");
+            return End::NotStarted;
+        }
+    };
+    let stop_sessions = loop {
+        tokio::select! {
+            _ = second.tick() => {
+                if !keep_published(&published, &server) {
+                    return fenced();
+                }
+                if clock::boot_us().saturating_sub(beaten_us) >= BEAT_US {
+                    beaten_us = clock::boot_us();
+                    beat(&front, None).await;
+                }
+            }
+            wish = leave.recv() => break wish.unwrap_or(false),
+            () = signals.leave() => break false,
+            end = &mut turn_ended => return ended_early(end),
+        }
+    };
+    draining.send_replace(true);
+    if stop_sessions {
+        stop_all(&front).await;
+    }
+    server.stop();
+    if tokio::time::timeout(DRAIN, server.ended()).await.is_err() {
+        tracing::warn!(connections = server.connections(), "left with calls in flight; their keys settle them");
+    }
+    let (done, beaten) = oneshot::channel();
+    beat(&front, Some(done)).await;
+    // A disk that does not take the last beat does not keep a broker.
+    let _ = tokio::time::timeout(DRAIN, beaten).await;
+    posts.post(Post::Close).await;
+    match turn_ended.await {
+        Ok(Ok(turn)) => leave_in_order(&published, turn, &mut lock),
+        end => ended_early(end),
+    }
+}
+
+/// TERM and INT ask a broker to leave in order; its sessions go on in their hosts. A hang-up is no matter.
+struct Signals {
+    term: Signal,
+    int: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        let of = |kind| tokio::signal::unix::signal(kind);
+        Ok(Self {
+            term: of(SignalKind::terminate())?,
+            int: of(SignalKind::interrupt())?,
+            hangup: of(SignalKind::hangup())?,
+        })
+    }
+
+    async fn leave(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.term.recv() => return,
+                _ = self.int.recv() => return,
+                _ = self.hangup.recv() => {}
+            }
+        }
+    }
+}
+
+fn fenced() -> End {
+    tracing::error!("this is no longer the broker of its root; leaving everything as it is");
+    End::Fenced
+}
+
+fn ended_early(end: Result<Result<DiskTurn, Ended>, oneshot::error::RecvError>) -> End {
+    match end {
+        Ok(Err(Ended::Fenced)) => fenced(),
+        Ok(Err(Ended::Fatal(error))) => {
+            tracing::error!(%error, "nothing may be acknowledged any more; ending");
+            End::Storage
+        }
+        Ok(Ok(_)) | Err(_) => {
+            tracing::error!("the turn ended without being asked to");
+            End::Storage
+        }
+    }
+}
+
+/// Discovery record, socket, ledger lock, clean-release mark, close: in this order.
+fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock::Acquired) -> End {
+    let at = published.at();
+    if let Err(error) = discovery::remove_if_mine(&published.root, &at.record.broker.incarnation) {
+        tracing::warn!(%error, "the discovery record stays; the next owner replaces it");
+    }
+    if let Err(error) = at.runtime.folder().remove_file(&at.watch.socket_name) {
+        tracing::debug!(%error, "the socket was gone already");
+    }
+    drop(at);
+    drop(turn);
+    if let Err(error) = lock.release_mark() {
+        tracing::warn!(%error, "the next owner will find this one dead");
+    }
+    tracing::info!("left in order");
+    End::Left
+}
+
+/// What serves.
+struct Opened {
+    front: Arc<Front>,
+    server: Server<Door>,
+    published: Arc<Published>,
+    degraded: watch::Sender<Option<String>>,
+    draining: watch::Sender<bool>,
+    leave: mpsc::Receiver<Leave>,
+}
+
+/// Listens, answers its own hello through the real endpoint, publishes.
+async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<Opened, WireError> {
+    reporter.stage(Stage::Listen);
+    let runtime = start::runtime(&begun.root)?;
+    let name = format!("b-{}-{}", &begun.incarnation[..12], begun.generation);
+    let bound = bind(&runtime, &name).map_err(|error| WireError::new(ErrorCode::BrokerBlocked, error.to_string()))?;
+    let record = record(begun, &bound);
+    let watching = Watch {
+        lock: *begun.lock.standing(),
+        incarnation: begun.incarnation.clone(),
+        socket_folder: runtime.path().to_owned(),
+        socket_name: bound.name.clone(),
+        socket: bound.standing,
+    };
+    let spawner = Spawner::new().map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+    let places = (begun.root.path().to_owned(), runtime.path().to_owned());
+    let (view, handle) = (begun.turn.view(), tokio::runtime::Handle::current());
+    let hosts = Hosts::new(places, begun.generation, view, posts.clone(), spawner, handle);
+    let (degraded, degraded_seen) = watch::channel(None);
+    let (draining, draining_seen) = watch::channel(false);
+    let (wishes, leave) = mpsc::channel(1);
+    let front = Arc::new(Front {
+        broker: record.broker.clone(),
+        root: begun.root.path().to_owned(),
+        root_id: record.root_id.clone(),
+        owner: begun.lock.owner().document(),
+        token: record.token.clone(),
+        secret: begun.secret,
+        view: begun.turn.view(),
+        inbox: posts.clone(),
+        hosts,
+        renderer: Renderer::new(begun.root.path().to_owned()),
+        cursors: Mutex::default(),
+        degraded: degraded_seen,
+        standing: begun.degraded.clone(),
+        draining: draining_seen,
+        leave: wishes,
+    });
+    let server = Server::new(Arc::new(Door(Arc::clone(&front))));
+    drop(tokio::spawn(server.clone().accept(bound)));
+    reporter.stage(Stage::Hello);
+    let asked = record.clone();
+    let hello = tokio::task::spawn_blocking(move || start::hello(&asked, OWN_HELLO)).await;
+    let hello = hello.map_err(|error| error.to_string()).and_then(|answer| answer.map_err(|error| error.to_string()));
+    hello.map_err(|why| WireError::new(ErrorCode::Internal, format!("it does not answer its own hello: {why}")))?;
+    reporter.stage(Stage::Publish);
+    start::point("publish")?;
+    let published = discovery::publish(&begun.root, &record);
+    published.map_err(|error| WireError::new(ErrorCode::StorageFailed, format!("cannot publish: {error}")))?;
+    // Sockets of dead generations are nobody's; the owner of the lock may clear them.
+    if let Err(error) = runtime.clear_sockets("b-", &name) {
+        tracing::info!(%error, "old sockets stay");
+    }
+    let at = Mutex::new(At { runtime, record, watch: watching });
+    let published = Arc::new(Published { root: Arc::clone(&begun.root), at });
+    Ok(Opened { front, server, published, degraded, draining, leave })
+}
+
+fn record(begun: &Begun, bound: &Bound) -> Record {
+    let broker = Broker {
+        pid: std::process::id(),
+        generation: begun.generation,
+        incarnation: begun.incarnation.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        protocol: PROTOCOL,
+        endpoint: bound.address.clone(),
+        root: begun.root.path().to_owned().into_os_string().into(),
+        started_at: Timestamp::from_us(clock::wall_us()),
+    };
+    let root_id = RootId::new(begun.root.device(), begun.root.inode());
+    Record { schema: SCHEMA, broker, root_id, token: crate::os::entropy::hex::<32>() }
+}
+
+/// Looks whether clients can still find us, and publishes again what is gone. False: fenced.
+fn keep_published(published: &Arc<Published>, server: &Server<Door>) -> bool {
+    match published.check() {
+        Verdict::Fine => true,
+        Verdict::Fence(_) => false,
+        Verdict::Republish { discovery, socket } => {
+            tracing::warn!(discovery, socket, "publishing again what is gone");
+            if socket && let Err(error) = listen_anew(published, server) {
+                tracing::warn!(%error, "cannot listen anew yet");
+                return true;
+            }
+            let record = published.at().record.clone();
+            if let Err(error) = discovery::publish(&published.root, &record) {
+                tracing::warn!(%error, "cannot publish yet");
+            }
+            true
+        }
+    }
+}
+
+/// Listens again: at the same address if its folder is still to be had, else where sockets go now.
+fn listen_anew(published: &Published, server: &Server<Door>) -> Result<(), WireError> {
+    let runtime = start::runtime(&published.root)?;
+    let mut at = published.at();
+    let bound = bind(&runtime, &at.watch.socket_name);
+    let bound = bound.map_err(|error| WireError::new(ErrorCode::BrokerBlocked, error.to_string()))?;
+    at.watch.socket = bound.standing;
+    at.watch.socket_folder = runtime.path().to_owned();
+    at.record.broker.endpoint.clone_from(&bound.address);
+    at.runtime = runtime;
+    drop(at);
+    drop(tokio::spawn(server.clone().accept(bound)));
+    Ok(())
+}
+
+/// Checkpoints what hosts said since the last time.
+async fn beat(front: &Front, mut done: Option<oneshot::Sender<()>>) {
+    let seen = front.hosts.take_seen();
+    if seen.is_empty() && done.is_none() {
+        return;
+    }
+    let parts: Vec<_> = start::parts(seen).collect();
+    let last = parts.len();
+    for (number, part) in (1..).zip(parts) {
+        let told = if number == last { done.take() } else { None };
+        front.inbox.post(Post::Beat(part, told)).await;
+    }
+}
+
+/// Wakes the turn when a deadline of the state has passed. Sleeps otherwise.
+async fn ticks(mut deadlines: watch::Receiver<Option<u64>>, posts: Inbox) {
+    loop {
+        let due = *deadlines.borrow_and_update();
+        let Some(due_us) = due else {
+            if deadlines.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let left = Duration::from_micros(due_us.saturating_sub(clock::boot_us()));
+        let changed = tokio::time::timeout(left, deadlines.changed()).await;
+        match changed {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return,
+            Err(_) => {
+                posts.post(Post::Tick).await;
+                // The turn announces the next deadline, if there is one.
+                if tokio::time::timeout(WATCH, deadlines.changed()).await.is_ok_and(|changed| changed.is_err()) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Stops every live session and waits, bounded, for their ends.
+async fn stop_all(front: &Arc<Front>) {
+    let live: Vec<_> = {
+        let state = front.view.read();
+        state.sessions.values().filter(|session| session.status.is_live()).map(|session| session.id.clone()).collect()
+    };
+    let stops = live.into_iter().map(|id| {
+        let key = format!("shutdown-{}-{id}", front.broker.generation);
+        let request = Request {
+            scope: Scope::Owner,
+            actor: Actor { uid: crate::os::folder::user(), pid: std::process::id(), sid: None },
+            key: Key::parse(&key).expect("it is printable and short"),
+            digest: Digest::default(),
+            action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
+        };
+        let front = Arc::clone(front);
+        tokio::spawn(async move { front.inbox.ask(request).await })
+    });
+    let stops: Vec<_> = stops.collect();
+    let all = async {
+        for stop in stops {
+            // A stop that cannot be proven is in the ledger; leaving does not wait for it.
+            drop(stop.await);
+        }
+    };
+    if tokio::time::timeout(STOP_SESSIONS, all).await.is_err() {
+        tracing::warn!("not all sessions ended in time; they go on in their hosts");
+    }
+}

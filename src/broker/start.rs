@@ -1,0 +1,263 @@
+//! The start, in the order of the design (3.2): lock; ledger and fold; generation; a look at the life locks; the beat,
+//! synced; listen; our own hello; publish; ready. What is not on disk by then is not published, however long it takes.
+
+use super::desk::now;
+use super::files;
+use super::lock::{self, Acquired, LockError, Outcome};
+use super::owner::Owner;
+use super::report::{Reporter, Stage};
+use super::turn::{BeginError, FoldError, Told, Turn};
+use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId, limits};
+use crate::os::deadline::Deadline;
+use crate::os::detach::start_budget;
+use crate::os::environment::Environment;
+use crate::os::paths::{PathError, StateRoot};
+use crate::os::{entropy, fail};
+use crate::rpc::channel::{HelloError, Speaker, meet};
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::record;
+use crate::rpc::wire::{Broker, ClientInfo, Role};
+use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
+use ostler_ledger::{Ledger, OpenError, Options, Recovery};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a starter tries for the lock before it says that somebody holds it, if nobody gave it a budget.
+const LOCK_WITHIN: Duration = Duration::from_secs(10);
+/// How long a holder may take to answer hello, each time it is asked.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+
+/// The turn on disk.
+pub type DiskTurn = Turn<Disk, oneshot::Sender<Told>>;
+
+/// A broker that owns its root and whose ledger is open, begun and beaten.
+#[derive(Debug)]
+pub struct Begun {
+    /// The lock.
+    pub lock: Acquired,
+    /// The root.
+    pub root: Arc<StateRoot>,
+    /// The turn, ready for work.
+    pub turn: DiskTurn,
+    /// The generation.
+    pub generation: u64,
+    /// The broker incarnation.
+    pub incarnation: String,
+    /// Under which requests are digested.
+    pub secret: [u8; 32],
+    /// What the recovery found that stays degraded.
+    pub degraded: Vec<String>,
+}
+
+/// How a start ended before it served.
+#[derive(Debug)]
+pub enum NotBegun {
+    /// Another one is the broker, and answers.
+    Lost(Box<Broker>),
+    /// It failed, at the stage that the reporter knows.
+    Failed(WireError),
+}
+
+impl From<WireError> for NotBegun {
+    fn from(error: WireError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Everything up to the synced beat.
+///
+/// # Errors
+/// [`NotBegun`]. A broker that has not begun leaves no trace but what its recovery has repaired.
+pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
+    reporter.stage(Stage::Root);
+    let root = Arc::new(StateRoot::open_or_create(root).map_err(|error| blocked(&error))?);
+    reporter.stage(Stage::Lock);
+    let lock = take_lock(&root)?;
+    super::log::Log::begin(Arc::clone(&root)).install();
+    reporter.stage(Stage::Ledger);
+    let (ledger, recovery) = open_ledger(&root)?;
+    note(&recovery);
+    let incarnation = lock::incarnation(ledger.id(), lock.owner());
+    let mut turn = Turn::open(ledger, &recovery).map_err(|error| unreadable(&error))?;
+    let secret = files::secret(root.path()).map_err(|error| stored("read the root's secret", &error))?;
+    reporter.stage(Stage::Generation);
+    let generation = generation(&lock, turn.last_generation() + 1, &incarnation);
+    let number = generation.number;
+    point("generation")?;
+    turn.begin(now(), &recovery, generation).map_err(|error| unbegun(&error))?;
+    reporter.stage(Stage::Hosts);
+    let seen = look(&root, &turn);
+    files::sweep(root.path(), &turn.view().read());
+    reporter.stage(Stage::Beat);
+    point("beat")?;
+    beat(&mut turn, seen)?;
+    let degraded = recovery.degraded.clone();
+    Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded })
+}
+
+/// A named point of the start where a test build can pause, fail or abort.
+pub(super) fn point(name: &str) -> Result<(), WireError> {
+    fail::point(name).map_err(|error| stored("pass the start", &error))
+}
+
+fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
+    let ledger = root.path().join("ledger");
+    let writer_lock = || {
+        crate::host::files::make_folder(&ledger).map_err(|error| error.source)?;
+        try_writer_lock(&ledger)
+    };
+    let outcome = lock::acquire(root, Deadline::after(start_budget().unwrap_or(LOCK_WITHIN)), writer_lock, || {
+        holder_answers(root)
+    });
+    match outcome {
+        Ok(Outcome::Acquired(acquired)) => Ok(*acquired),
+        Ok(Outcome::Lost(winner)) => Err(NotBegun::Lost(Box::new(winner))),
+        Ok(Outcome::Held) => {
+            let message = "another process holds the root's lock and does not answer; nothing was changed. \
+                           `ostler status` shows it, `ostler shutdown --force` ends a broker that hangs";
+            Err(WireError::new(ErrorCode::BrokerBlocked, message).reason("held").into())
+        }
+        Err(LockError::Path(error)) => Err(blocked(&error).into()),
+        Err(error) => Err(WireError::new(ErrorCode::BrokerBlocked, error.to_string()).into()),
+    }
+}
+
+/// Asks the broker that the discovery record names for its hello.
+fn holder_answers(root: &StateRoot) -> Option<Broker> {
+    let record = record::read(root.folder()).ok()?.record()?;
+    hello(&record, ANSWER_WITHIN).ok()
+}
+
+/// Says hello where this record leads, and checks that its broker answers there.
+pub(super) fn hello(record: &record::Record, within: Duration) -> Result<Broker, HelloError> {
+    let client = ClientInfo { name: "ostler-broker".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let speaker = Speaker { client: &client, token: &record.token, role: Role::Owner };
+    meet(record, speaker, Deadline::after(within)).map(|(_, hello)| hello.broker)
+}
+
+fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
+    for folder in ["ledger", "quarantine", "sessions"] {
+        let made = crate::host::files::make_folder(&root.path().join(folder));
+        made.map_err(|error| stored("make a folder of the root", &error.source))?;
+    }
+    let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
+    let boot =
+        crate::os::identity::ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
+    Ledger::open(disk, Options::new(entropy::hex::<16>(), boot)).map_err(|error| match error {
+        OpenError::Lock(WriterLockError::Held) => {
+            let message =
+                "another process writes the ledger of this root; nothing was changed. `ostler doctor` tells more";
+            WireError::new(ErrorCode::BrokerBlocked, message).reason("ledger_lock")
+        }
+        OpenError::TooNew { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("newer_version"),
+        OpenError::Lock(_) | OpenError::Read(_) | OpenError::Repair(_) | OpenError::Sync(_) => {
+            WireError::new(ErrorCode::StorageFailed, error.to_string())
+        }
+    })
+}
+
+fn note(recovery: &Recovery) {
+    tracing::info!(
+        records = recovery.records,
+        rewritten_bytes = recovery.rewritten_bytes,
+        tail = recovery.tail.as_ref().map(|tail| tail.detail.as_str()),
+        "ledger recovered"
+    );
+    for problem in &recovery.problems {
+        tracing::error!(
+            class = problem.class.name(),
+            segment = problem.segment,
+            detail = problem.detail,
+            "ledger problem"
+        );
+    }
+}
+
+fn generation(lock: &Acquired, number: u64, incarnation: &str) -> Generation {
+    let process = |owner: &Owner| Process {
+        boot: owner.identity.boot.clone(),
+        ns: owner.identity.ns,
+        pid: owner.identity.pid,
+        start: owner.identity.start,
+    };
+    let reclaimed = lock
+        .reclaimed
+        .as_ref()
+        .map(|dead| Reclaimed { record: dead.set_aside_as.clone(), process: dead.record.as_ref().map(process) });
+    Generation {
+        number,
+        process: process(lock.owner()),
+        incarnation: Digest::parse(incarnation).expect("an incarnation is 64 hex digits"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        lock_inode: lock.standing().inode,
+        reclaimed,
+    }
+}
+
+/// The last signs of life of live sessions, from their folders: no conversation, so it is bounded by their number.
+fn look(root: &StateRoot, turn: &DiskTurn) -> BTreeMap<SessionId, u64> {
+    let view = turn.view();
+    let live: Vec<_> = {
+        let state = view.read();
+        let each = state.sessions.values().filter(|session| session.status.is_live());
+        each.map(|session| (session.id.clone(), session.episode, session.last_seen_us)).collect()
+    };
+    let seen = live.into_iter().map(|(id, episode, known_us)| {
+        let sign_us = files::last_sign(root.path(), id.as_str(), episode).unwrap_or(0);
+        (id, sign_us.max(known_us))
+    });
+    seen.collect()
+}
+
+/// Last-seen times in parts that fit one append each; one empty part if there are none.
+pub(super) fn parts(seen: BTreeMap<SessionId, u64>) -> impl Iterator<Item = BTreeMap<SessionId, u64>> {
+    let mut rest = Some(seen);
+    std::iter::from_fn(move || {
+        let mut part = rest.take()?;
+        if let Some(key) = part.keys().nth(limits::BEAT_INPUT).cloned() {
+            rest = Some(part.split_off(&key));
+        }
+        Some(part)
+    })
+}
+
+fn beat(turn: &mut DiskTurn, seen: BTreeMap<SessionId, u64>) -> Result<(), WireError> {
+    let mut refused = None;
+    let inputs = parts(seen).map(|seen| (Input::Beat { seen, whole: true }, None)).collect();
+    let beaten = turn.run(now(), inputs, &mut |_| {}, &mut |error| refused = Some(error));
+    beaten.map_err(|error| WireError::new(ErrorCode::StorageFailed, error.to_string()))?;
+    match refused {
+        None => Ok(()),
+        Some(error) => Err(unbegun(&BeginError::Append(error))),
+    }
+}
+
+fn blocked(error: &PathError) -> WireError {
+    WireError::new(ErrorCode::BrokerBlocked, error.to_string()).reason("root")
+}
+
+fn unreadable(error: &FoldError) -> WireError {
+    let message = format!("{error}; the ledger was not changed. `ostler ledger verify` tells more");
+    WireError::new(ErrorCode::Integrity, message)
+}
+
+fn unbegun(error: &BeginError) -> WireError {
+    let full = matches!(error, BeginError::Append(ostler_ledger::AppendError::StorageFull(_)));
+    let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
+    WireError::new(code, format!("the start could not be recorded: {error}; nothing was published"))
+}
+
+fn stored(what: &str, error: &io::Error) -> WireError {
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
+    WireError::new(code, format!("cannot {what}: {error}; nothing was published"))
+}
+
+/// Where sockets go.
+pub(super) fn runtime(root: &StateRoot) -> Result<crate::os::runtime::RuntimeFolder, WireError> {
+    crate::os::runtime::RuntimeFolder::open_or_create(root, Environment::process()).map_err(|error| blocked(&error))
+}
