@@ -3,6 +3,8 @@
 
 /// The broker: the lock, the turn, the doors.
 pub mod broker;
+/// The command line.
+pub mod cli;
 /// The client: finds or starts the broker and calls it.
 pub mod client;
 /// The host: the small process that owns one run of a session, and how it is started and judged.

@@ -122,7 +122,7 @@ pub fn sweep(folder: &Folder, now_s: i64) -> io::Result<Swept> {
 }
 
 /// Whether a name is one of ours.
-fn is_quarantined(name: &str) -> bool {
+pub fn is_quarantined(name: &str) -> bool {
     let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     parts.is_some_and(|(digest, suffix)| is_hex(digest, 64) && is_hex(suffix, 16))

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::ClientOptions;
 use super::ensure::{self, Met};
-use crate::os::deadline::Pauses;
+use crate::os::deadline::{Deadline, Pauses};
 use crate::os::{clock, entropy};
 use crate::rpc::channel::{Channel, ChannelError};
 use crate::rpc::envelope::{self, Incoming};
@@ -75,6 +75,11 @@ impl Client {
     /// Whether this client started the broker.
     pub fn started(&self) -> bool {
         self.started
+    }
+
+    /// From now on calls have this deadline.
+    pub fn set_deadline(&mut self, deadline: Deadline) {
+        self.options.deadline = deadline;
     }
 
     /// Gives the connection away, for a bridge.

@@ -17,10 +17,14 @@ pub mod entropy;
 pub mod environment;
 /// Named points where a test build can pause, fail or abort.
 pub mod fail;
+/// What kind of file system a folder is on.
+pub mod filesystem;
 /// A folder held by its descriptor.
 pub mod folder;
 /// Which process is meant.
 pub mod identity;
+/// INT, TERM and HUP as events.
+pub mod interruption;
 /// Soft resource limits and the file mode mask.
 pub mod limits;
 /// The system's lock table.
@@ -37,3 +41,5 @@ pub mod runtime;
 pub mod signal;
 /// Starts a program detached.
 pub mod spawn;
+/// Standard output and error without a buffer.
+pub mod stdio;

@@ -1,0 +1,209 @@
+//! Errors of the command line: what failed, why, what did and did not change, what to type next. One type, rendered in one place.
+
+use super::exit::Exit;
+use super::text;
+use crate::rpc::error::{ErrorCode, Retry, WireError};
+
+/// Why a command did not do its work.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// An error with a code, to be shown.
+    Error(Box<Report>),
+    /// Nobody reads standard output any more: end quietly.
+    OutputClosed,
+}
+
+/// An error and the attempt that met it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Report {
+    /// What was tried, as the rest of "cannot ...".
+    pub(crate) attempt: String,
+    /// The session as the caller named it, if the attempt is about one.
+    pub(crate) session: Option<String>,
+    /// The key of a mutating attempt; none where nothing was asked to change.
+    pub(crate) key: Option<String>,
+    pub(crate) error: WireError,
+}
+
+impl Failure {
+    /// A failed attempt that asks for no change.
+    pub(crate) fn new(attempt: impl Into<String>, error: WireError) -> Self {
+        Failure::Error(Box::new(Report { attempt: attempt.into(), session: None, key: None, error }))
+    }
+
+    /// Input that this command line itself refuses.
+    pub(crate) fn invalid(attempt: impl Into<String>, reason: &str, message: impl Into<String>) -> Self {
+        Failure::new(attempt, WireError::new(ErrorCode::InvalidInput, message).reason(reason))
+    }
+
+    /// The same failure, about this session.
+    #[must_use]
+    pub(crate) fn about(mut self, session: &str) -> Self {
+        if let Failure::Error(report) = &mut self {
+            report.session = Some(session.to_owned());
+        }
+        self
+    }
+
+    /// The same failure, of an attempt to change something under this key.
+    #[must_use]
+    pub(crate) fn mutating(mut self, key: &str) -> Self {
+        if let Failure::Error(report) = &mut self {
+            report.key = Some(key.to_owned());
+        }
+        self
+    }
+}
+
+impl Report {
+    /// The exit code's class.
+    pub(crate) fn exit(&self) -> Exit {
+        Exit::of(self.error.code)
+    }
+
+    /// What did and did not change.
+    pub(crate) fn effect(&self) -> &'static str {
+        if self.key.is_none() {
+            return "nothing";
+        }
+        match self.error.code {
+            ErrorCode::Timeout | ErrorCode::BrokerUnreachable | ErrorCode::Draining
+                if self.error.retry == Retry::SameKey =>
+            {
+                "not known: the broker may have done it; the same key finds out and does nothing twice"
+            }
+            ErrorCode::Uncertain => {
+                "not known: the operation is recorded as uncertain until evidence or an operator settles it"
+            }
+            ErrorCode::EndpointStale => "nothing now; the operation of this key was done before",
+            ErrorCode::SpawnFailed => "no session was started; its name and its key are free",
+            ErrorCode::Internal | ErrorCode::ProtocolMismatch => "not known; the same key finds out",
+            ErrorCode::StorageFailed
+            | ErrorCode::StorageFull
+            | ErrorCode::InvalidInput
+            | ErrorCode::TooLarge
+            | ErrorCode::NotFound
+            | ErrorCode::KeyConflict
+            | ErrorCode::KeyExpired
+            | ErrorCode::SessionExists
+            | ErrorCode::SessionLive
+            | ErrorCode::SessionBusy
+            | ErrorCode::SessionTerminal
+            | ErrorCode::SessionStopping
+            | ErrorCode::SessionFenced
+            | ErrorCode::TooLate
+            | ErrorCode::CapabilityMissing
+            | ErrorCode::ExpiredCursor
+            | ErrorCode::BrokerUnreachable
+            | ErrorCode::BrokerBlocked
+            | ErrorCode::Draining
+            | ErrorCode::Timeout
+            | ErrorCode::Denied
+            | ErrorCode::Unauthenticated
+            | ErrorCode::Integrity
+            | ErrorCode::Capacity
+            | ErrorCode::Busy
+            | ErrorCode::QueueFull
+            | ErrorCode::UnknownMethod => "nothing",
+        }
+    }
+
+    /// What to type next, if there is anything that helps. A remedy in the error's own data wins: it knows more.
+    pub(crate) fn remedy(&self) -> Option<String> {
+        if let Some(remedy) = self.error.data.get("remedy").and_then(serde_json::Value::as_str) {
+            return Some(text::plain(remedy));
+        }
+        let session = text::shell_str(self.session.as_deref().unwrap_or("SESSION"));
+        let same_key =
+            || self.key.as_deref().map(|key| format!("the same command with --key {}", text::shell_str(key)));
+        match self.error.code {
+            ErrorCode::NotFound => Some("ostler list --all".to_owned()),
+            ErrorCode::SessionLive => Some(format!("ostler stop {session}, or ostler delete --stop {session}")),
+            ErrorCode::SessionExists => Some("another --name, or ostler list".to_owned()),
+            ErrorCode::SessionFenced => Some(format!("ostler reconcile {session}")),
+            ErrorCode::EndpointStale => Some(format!("ostler show {session}")),
+            ErrorCode::KeyConflict | ErrorCode::KeyExpired => Some("the same command without --key".to_owned()),
+            ErrorCode::Uncertain => match self.key.as_deref() {
+                Some(key) => Some(format!("ostler operation show {}", text::shell_str(key))),
+                None => Some(format!("ostler reconcile {session}")),
+            },
+            ErrorCode::Timeout => same_key().or_else(|| Some("the same command with a longer --timeout".to_owned())),
+            ErrorCode::BrokerUnreachable => same_key().or_else(|| Some("ostler status, ostler doctor".to_owned())),
+            ErrorCode::BrokerBlocked | ErrorCode::StorageFailed | ErrorCode::Denied | ErrorCode::Unauthenticated => {
+                Some("ostler doctor".to_owned())
+            }
+            ErrorCode::StorageFull => same_key().map(|again| format!("free some space, then {again}")),
+            ErrorCode::SpawnFailed => Some("correct the command and type it again".to_owned()),
+            ErrorCode::ExpiredCursor => Some("the same command without --cursor".to_owned()),
+            ErrorCode::Integrity => Some("ostler ledger verify".to_owned()),
+            ErrorCode::Draining
+            | ErrorCode::Busy
+            | ErrorCode::QueueFull
+            | ErrorCode::Capacity
+            | ErrorCode::SessionBusy
+            | ErrorCode::SessionStopping => Some("the same command a little later".to_owned()),
+            ErrorCode::ProtocolMismatch | ErrorCode::UnknownMethod => {
+                Some("ostler shutdown, then the same command: the broker and this program differ in version".to_owned())
+            }
+            ErrorCode::InvalidInput
+            | ErrorCode::TooLarge
+            | ErrorCode::Internal
+            | ErrorCode::SessionTerminal
+            | ErrorCode::TooLate
+            | ErrorCode::CapabilityMissing => None,
+        }
+    }
+
+    /// The text for eyes.
+    pub(crate) fn render(&self) -> String {
+        let message = text::plain(&self.error.message);
+        let mut shown = format!("ostler: cannot {}: {message} ({})\n", text::plain(&self.attempt), self.error.code);
+        if let Some(reason) = self.error.data.get("reason").and_then(serde_json::Value::as_str) {
+            shown.push_str(&format!("  reason: {}\n", text::plain(reason)));
+        }
+        shown.push_str(&format!("  changed: {}\n", self.effect()));
+        if let Some(remedy) = self.remedy() {
+            shown.push_str(&format!("  next: {remedy}\n"));
+        }
+        shown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_why_changed_and_next() {
+        let error = WireError::new(ErrorCode::SessionLive, "its process 7 is alive").reason("live");
+        let Failure::Error(report) = Failure::new("delete web", error).about("web").mutating("k") else { panic!() };
+        assert_eq!(
+            report.render(),
+            "ostler: cannot delete web: its process 7 is alive (session_live)\n  reason: live\n  changed: nothing\n  \
+             next: ostler stop web, or ostler delete --stop web\n"
+        );
+    }
+
+    #[test]
+    fn a_lost_answer_is_never_called_unchanged() {
+        let report = |code, key: Option<&str>| Report {
+            attempt: "stop x".into(),
+            session: Some("x".into()),
+            key: key.map(str::to_owned),
+            error: WireError::new(code, "m"),
+        };
+        for code in [ErrorCode::Timeout, ErrorCode::BrokerUnreachable, ErrorCode::Uncertain, ErrorCode::Internal] {
+            assert!(report(code, Some("k")).effect().starts_with("not known"), "{code}");
+            assert_eq!(report(code, None).effect(), "nothing", "{code}");
+        }
+        assert!(report(ErrorCode::Timeout, Some("k")).remedy().unwrap().ends_with("--key k"));
+    }
+
+    #[test]
+    fn text_from_others_cannot_drive_the_terminal() {
+        let error = WireError::new(ErrorCode::NotFound, "no \u{1b}[31msession").reason("a\nb");
+        let Failure::Error(report) = Failure::new("show \u{7}", error) else { panic!() };
+        let shown = report.render();
+        assert!(!shown.contains('\u{1b}') && !shown.contains('\u{7}') && !shown.contains("a\nb"), "{shown}");
+    }
+}

@@ -1,0 +1,145 @@
+//! The command line: arguments in, documents and text out, one exit code. Each command is one file; what they share stands beside them.
+//! Promises (contract section 1): with `--json` every outcome, failures included, is a document on standard output; exit codes are those of
+//! [`exit`]; a reader that goes away ends the program quietly.
+
+mod args;
+mod batch;
+mod broker;
+mod completions;
+mod config;
+mod connect;
+mod context;
+mod delete;
+mod doctor;
+mod duration;
+mod ensure;
+mod exit;
+mod failure;
+mod ledger;
+mod list;
+mod logs;
+mod man;
+mod operation;
+mod output;
+mod output_tail;
+mod pieces;
+mod prune;
+mod reconcile;
+mod request;
+mod resume;
+mod run;
+mod schema;
+mod sessions;
+mod settings;
+mod show;
+mod shutdown;
+mod spawn;
+mod status;
+mod stop;
+mod text;
+mod wait;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::args::{Cli, Command, Globals};
+use self::context::Context;
+use self::exit::Exit;
+use self::failure::Failure;
+use crate::host;
+use crate::os::environment::Environment;
+use crate::rpc::error::{ErrorCode, WireError};
+
+/// Does what the command line says and tells how it ended.
+///
+/// `ostler host` goes before everything else: one such process runs for each live session, so it must stay small.
+pub fn run(arguments: &[OsString]) -> ExitCode {
+    if arguments.get(1).is_some_and(|command| command == "host") {
+        // Only a broker has what a host needs, so nobody who could read an explanation gets here.
+        return ExitCode::from(host::server::run(&arguments[2..]).unwrap_or(Exit::Usage.code()));
+    }
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return ExitCode::from(refuse(&error, arguments)),
+    };
+    let context = Context::new(cli.globals, Environment::process().clone());
+    ExitCode::from(finish(dispatch(cli.command, &context), &context))
+}
+
+/// The number of an outcome; a failure is shown first.
+fn finish(outcome: Result<u8, Failure>, context: &Context) -> u8 {
+    match outcome {
+        Ok(code) => code,
+        Err(Failure::OutputClosed) => exit::OUTPUT_CLOSED,
+        Err(Failure::Error(report)) => match context.output.error(&report) {
+            Ok(()) => report.exit().code(),
+            Err(_) => exit::OUTPUT_CLOSED,
+        },
+    }
+}
+
+fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
+    let exit: Result<Exit, Failure> = match command {
+        Command::Run(args) => return run::run(&args, context),
+        Command::Broker(args) => return broker::run(&args, context),
+        Command::Ensure(args) => ensure::run(&args, context),
+        Command::Spawn(args) => spawn::run(&args, context),
+        Command::List(args) => list::run(args, context),
+        Command::Show(args) => show::run(&args, context),
+        Command::Logs(args) => logs::run(&args, context),
+        Command::Wait(args) => wait::run(&args, context),
+        Command::Stop(args) => stop::run(&args, context),
+        Command::Resume(args) => resume::run(&args, context),
+        Command::Delete(args) => delete::run(&args, context),
+        Command::Prune(args) => prune::run(args, context),
+        Command::Operation(args) => operation::run(args, context),
+        Command::Reconcile(args) => reconcile::run(args, context),
+        Command::Status(args) => status::run(&args, context),
+        Command::Shutdown(args) => shutdown::run(&args, context),
+        Command::Connect(args) => connect::run(&args, context),
+        Command::Doctor(args) => doctor::run(&args, context),
+        Command::Ledger(args) => ledger::run(&args, context),
+        Command::Config(args) => config::run(&args, context),
+        Command::Schema(args) => schema::run(&args, context),
+        Command::Completions(args) => completions::run(&args, context),
+        Command::Man(args) => man::run(&args, context),
+    };
+    exit.map(Exit::code)
+}
+
+/// Shows what the parser says: help and version on standard output, anything else as the usage error that it is.
+fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
+    if !error.use_stderr() {
+        return if error.print().is_ok() { Exit::Done.code() } else { exit::OUTPUT_CLOSED };
+    }
+    if !asks_for_json(arguments) {
+        // Whoever closed standard error does not want to read it.
+        drop(error.print());
+        return Exit::Usage.code();
+    }
+    let globals = Globals { json: true, ..Globals::default() };
+    let context = Context::new(globals, Environment::process().clone());
+    let text = error.to_string();
+    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let error = WireError::new(ErrorCode::InvalidInput, message).reason("usage").with("usage", text.trim_end());
+    finish(Err(Failure::new("understand the command line", error)), &context)
+}
+
+/// Whether documents are wanted, as far as a command line that cannot be parsed tells.
+fn asks_for_json(arguments: &[OsString]) -> bool {
+    arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_wanted_only_before_the_dashes() {
+        let asks = |line: &str| asks_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(asks("ostler frobnicate --json"));
+        assert!(!asks("ostler run -- x --json"));
+    }
+}

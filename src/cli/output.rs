@@ -1,0 +1,148 @@
+//! Where everything that the command line prints goes through: documents for programs on standard output, one a line, each with
+//! `"schema":1`; text for eyes; progress and errors on standard error. Promise: a reader that has gone ends the program quietly
+//! (`Failure::OutputClosed`), any other write error is reported, nothing is lost in a buffer.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use super::failure::{Failure, Report};
+use crate::os::environment::Environment;
+use crate::rpc::error::{ErrorCode, WireError};
+
+/// The version of every document.
+const SCHEMA: u32 = 1;
+
+/// How to print.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Documents for programs, not text for eyes.
+    pub(crate) json: bool,
+    colour: bool,
+}
+
+/// What a colour means; which one it is, is decided here only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Good,
+    Notable,
+    Bad,
+    Faint,
+}
+
+#[derive(Serialize)]
+struct Document<'a, T: Serialize> {
+    schema: u32,
+    #[serde(flatten)]
+    body: &'a T,
+}
+
+#[derive(Serialize)]
+struct ErrorDocument<'a> {
+    error: &'a WireError,
+}
+
+/// One JSON document with its version, and the line feed.
+pub(crate) fn encode(body: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&Document { schema: SCHEMA, body })
+        .expect("documents are maps with text keys, without floats");
+    line.push(b'\n');
+    line
+}
+
+impl Output {
+    /// Colour only on a terminal that understands it and whose user wants it (no-color.org).
+    pub(crate) fn new(json: bool, environment: &Environment) -> Self {
+        let unwanted = environment.get("NO_COLOR").is_some();
+        let dumb = environment.get("TERM").is_none_or(|term| term == "dumb");
+        Output { json, colour: !json && !unwanted && !dumb && io::stdout().is_terminal() }
+    }
+
+    /// Prints one document.
+    pub(crate) fn document(&self, body: &impl Serialize) -> Result<(), Failure> {
+        self.bytes(&encode(body))
+    }
+
+    /// Prints text for eyes.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Prints the document if documents are wanted, else the text.
+    pub(crate) fn either<T: Serialize>(&self, body: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+        if self.json { self.document(body) } else { self.text(&text(body)) }
+    }
+
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(write_failed)
+    }
+
+    /// Tells eyes what is going on. A standard error that is gone stops nothing.
+    pub(crate) fn progress(&self, text: &str) {
+        drop(io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
+    }
+
+    /// Shows an error: as a document on standard output, or as text on standard error.
+    pub(crate) fn error(&self, report: &Report) -> Result<(), Failure> {
+        if self.json {
+            return self.document(&ErrorDocument { error: &report.error });
+        }
+        drop(io::stderr().lock().write_all(report.render().as_bytes()));
+        Ok(())
+    }
+
+    /// The text in the colour of its meaning.
+    pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => "32",
+            Tone::Notable => "33",
+            Tone::Bad => "31",
+            Tone::Faint => "2",
+        };
+        if self.colour { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
+    }
+}
+
+/// What a failed write to standard output means.
+pub(crate) fn write_failed(error: io::Error) -> Failure {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Failure::OutputClosed;
+    }
+    let error = WireError::new(ErrorCode::Internal, error.to_string()).reason("stdout");
+    Failure::new("write to standard output", error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_carry_their_version_first_and_end_with_a_line_feed() {
+        let body = serde_json::json!({"a": 1});
+        assert_eq!(encode(&body), b"{\"schema\":1,\"a\":1}\n");
+    }
+
+    #[test]
+    fn the_error_document_is_that_of_the_contract() {
+        let error = WireError::new(ErrorCode::NotFound, "no session `x`");
+        let text = String::from_utf8(encode(&ErrorDocument { error: &error })).unwrap();
+        assert_eq!(
+            text,
+            "{\"schema\":1,\"error\":{\"code\":\"not_found\",\"message\":\"no session `x`\",\"retry\":\"never\",\"data\":{}}}\n"
+        );
+    }
+
+    #[test]
+    fn colour_needs_a_terminal() {
+        let output = Output::new(false, &Environment::default());
+        assert_eq!(output.tone(Tone::Bad, "x"), "x");
+    }
+
+    #[test]
+    fn a_reader_that_left_is_no_error() {
+        assert!(matches!(write_failed(io::ErrorKind::BrokenPipe.into()), Failure::OutputClosed));
+        assert!(matches!(write_failed(io::ErrorKind::StorageFull.into()), Failure::Error(_)));
+    }
+}

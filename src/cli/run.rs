@@ -1,0 +1,132 @@
+//! `ostler run`: a session in the foreground. Starts it, passes its output through as it comes, waits, and ends as its command did.
+//!
+//! Promises: no byte of output is lost (while this follows, a full spool makes the command wait), the exit code is that of the command even
+//! where it ended before anybody followed; INT, TERM and HUP stop the session; a `run` that is killed leaves it running.
+
+mod ending;
+mod input;
+mod stopping;
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use self::stopping::Wishes;
+use super::context::Context;
+use super::exit;
+use super::failure::{Failure, Report};
+use super::output::write_failed;
+use super::request::Attachment;
+use super::spawn;
+use crate::host::files;
+use crate::host::read::{Follower, Piece, ReadError, Stream};
+use crate::os::deadline::Deadline;
+use crate::os::interruption::Interruptions;
+use crate::os::stdio::RawOutput;
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::wire;
+
+/// Run a command as a session in the foreground, and exit with its code
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit: the command's code, 128+n for signal n, 125 ostler failed, 126 cannot execute, 127 not found."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) options: spawn::Options,
+    /// Pass standard input on to the command
+    #[arg(short = 'i', long)]
+    pub(crate) interactive: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
+    match foreground(args, context) {
+        Ok(code) => Ok(code),
+        Err(closed @ Failure::OutputClosed) => Err(closed),
+        Err(Failure::Error(report)) => {
+            context.output.error(&report)?;
+            Ok(code_of_failure(&report, args, context))
+        }
+    }
+}
+
+/// What a failed `run` exits with. Nobody but the search path says whether a command is missing or cannot be executed.
+fn code_of_failure(report: &Report, args: &Args, context: &Context) -> u8 {
+    let reason = report.error.data.get("reason").and_then(serde_json::Value::as_str);
+    match (report.error.code, reason) {
+        (ErrorCode::SpawnFailed, Some("exec")) => ending::code_of_unexecuted(&args.options, &context.environment),
+        _ => exit::RUN_FAILED,
+    }
+}
+
+fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
+    const ATTEMPT: &str = "run a session";
+    let system = |error: io::Error| Failure::new(ATTEMPT, WireError::new(ErrorCode::Internal, error.to_string()));
+    // Before anything is started, so that no signal ends this between the start of the session and its being followed.
+    let interruptions = Interruptions::take().map_err(system)?;
+    let stdin = if args.interactive { wire::Stdin::Client } else { wire::Stdin::Empty };
+    let (result, mut broker) = spawn::start(&args.options, Attachment { stdin, follow: true }, context)?;
+    let session = result.session;
+    broker.begin(format!("follow {}", session.id), &session.id, Deadline::after(Duration::MAX));
+    let folder = files::episode_folder(broker.client.hello().broker.root.as_path(), &session.id, session.episode);
+    let (wishes, stopper) = stopping::begin(&session.id, interruptions, context).map_err(system)?;
+    if args.interactive {
+        input::forward(&folder);
+    }
+    let passed = pass(&folder, &wishes).map_err(|stop| match stop {
+        Stop::Output(failure) => failure,
+        Stop::Read(error) => {
+            broker.failure(WireError::new(ErrorCode::StorageFailed, error.to_string()).reason("output"))
+        }
+    });
+    let code = ending::code(&session, &folder, &mut broker);
+    drop(wishes);
+    let in_time = stopper.end();
+    passed?;
+    if !in_time {
+        return Err(broker.failure(WireError::new(ErrorCode::Timeout, "the command ran longer and was stopped")));
+    }
+    code
+}
+
+/// Why the output is not passed on.
+enum Stop {
+    Output(Failure),
+    Read(ReadError),
+}
+
+impl From<ReadError> for Stop {
+    fn from(error: ReadError) -> Stop {
+        Stop::Read(error)
+    }
+}
+
+/// Passes the output on to its end. Where it cannot be written any more the session is stopped, and what it still says is read and dropped,
+/// so that the command is not kept waiting.
+fn pass(folder: &Path, wishes: &Wishes) -> Result<(), Stop> {
+    let open = |output: io::Result<RawOutput>| output.map_err(|error| Stop::Output(write_failed(error)));
+    let (mut stdout, mut stderr) = (open(RawOutput::stdout())?, open(RawOutput::stderr())?);
+    let mut follower = Follower::open(folder, 0, true)?;
+    let mut refused = None;
+    while let Some(piece) = follower.next_piece()? {
+        let written = match piece {
+            Piece::Output { .. } if refused.is_some() => Ok(()),
+            Piece::Output { stream: Stream::Stdout, bytes, .. } => stdout.write_all(&bytes),
+            Piece::Output { stream: Stream::Stderr, bytes, .. } => unless_closed(stderr.write_all(&bytes)),
+            Piece::Gap { from, to } => {
+                let lost = format!("ostler: {} bytes were gone before anybody followed\n", to - from);
+                unless_closed(stderr.write_all(lost.as_bytes()))
+            }
+        };
+        if let Err(error) = written {
+            refused = Some(write_failed(error));
+            wishes.stop();
+        }
+    }
+    refused.map_or(Ok(()), |failure| Err(Stop::Output(failure)))
+}
+
+/// Whoever closed standard error does not want to read it, and the command goes on.
+fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}

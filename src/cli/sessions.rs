@@ -1,0 +1,147 @@
+//! Sessions as text for eyes: the table of `list`, one line for the others, and the names of the statuses.
+
+use super::output::{Output, Tone};
+use super::text::{self, Table};
+use crate::rpc::wire::{EndedResult, Exit, ListResult, Session, SessionStatus, StartPhase, Survivor, Timestamp};
+
+/// Every status with its name on the wire.
+pub(crate) const STATUSES: [(&str, SessionStatus); 10] = [
+    ("starting", SessionStatus::Starting),
+    ("ready", SessionStatus::Ready),
+    ("running", SessionStatus::Running),
+    ("interrupted", SessionStatus::Interrupted),
+    ("idle", SessionStatus::Idle),
+    ("stopping", SessionStatus::Stopping),
+    ("stopped", SessionStatus::Stopped),
+    ("exited", SessionStatus::Exited),
+    ("failed", SessionStatus::Failed),
+    ("deleted", SessionStatus::Deleted),
+];
+
+/// The status of a name that is in the table.
+pub(crate) fn status(name: String) -> SessionStatus {
+    STATUSES.iter().find(|(known, _)| *known == name).expect("the parser lets only names of the table through").1
+}
+
+/// The name of a status.
+pub(crate) fn status_name(status: SessionStatus) -> &'static str {
+    STATUSES.iter().find(|(_, known)| *known == status).expect("a test proves the table complete").0
+}
+
+/// Whether a session has, or may have, a process. Exhaustive, so that a new status must be placed here.
+pub(crate) fn is_live(status: SessionStatus) -> bool {
+    match status {
+        SessionStatus::Starting | SessionStatus::Ready | SessionStatus::Running | SessionStatus::Stopping => true,
+        SessionStatus::Interrupted
+        | SessionStatus::Idle
+        | SessionStatus::Stopped
+        | SessionStatus::Exited
+        | SessionStatus::Failed
+        | SessionStatus::Deleted => false,
+    }
+}
+
+fn tone(status: SessionStatus) -> Tone {
+    match status {
+        SessionStatus::Ready | SessionStatus::Running => Tone::Good,
+        SessionStatus::Starting | SessionStatus::Stopping | SessionStatus::Interrupted => Tone::Notable,
+        SessionStatus::Failed => Tone::Bad,
+        SessionStatus::Idle | SessionStatus::Stopped | SessionStatus::Exited | SessionStatus::Deleted => Tone::Faint,
+    }
+}
+
+/// The command line, quoted for a shell.
+pub(crate) fn command(session: &Session) -> String {
+    session.command.iter().map(|arg| text::shell(arg.as_bytes())).collect::<Vec<_>>().join(" ")
+}
+
+/// How an episode ended, in a few words.
+pub(crate) fn exit(exit: &Exit) -> String {
+    match exit {
+        Exit::Code(code) => format!("code {code}"),
+        Exit::Signal(name) => format!("signal {}", text::plain(name)),
+        Exit::Error(failure) => format!("{}: {}", phase_name(failure.phase), text::plain(&failure.reason)),
+    }
+}
+
+/// The name of a phase of a start.
+pub(crate) fn phase_name(phase: StartPhase) -> &'static str {
+    match phase {
+        StartPhase::Exec => "exec",
+        StartPhase::Cwd => "cwd",
+        StartPhase::Limit => "limit",
+        StartPhase::Host => "host",
+        StartPhase::Ready => "ready",
+    }
+}
+
+/// A point in time to the second, for eyes.
+pub(crate) fn time(at: Timestamp) -> String {
+    let text = at.to_string();
+    format!("{}Z", text.split('.').next().unwrap_or(&text)).replace('T', " ")
+}
+
+/// The table of a page of sessions.
+pub(crate) fn table(page: &ListResult, output: &Output) -> String {
+    const COMMAND_WIDTH: usize = 60;
+    const STATUS_COLUMN: usize = 2;
+    let mut table = Table::new(["ID", "NAME", "STATUS", "PID", "EPISODE", "CREATED", "COMMAND"]);
+    for session in &page.sessions {
+        table.row([
+            session.id.clone(),
+            text::plain(session.name.as_deref().unwrap_or("-")),
+            status_name(session.status).to_owned(),
+            session.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
+            session.episode.to_string(),
+            time(session.created_at),
+            text::shorten(&command(session), COMMAND_WIDTH),
+        ]);
+    }
+    let mut shown = table.render_painted(|row, column, cell| match row.checked_sub(1) {
+        Some(row) if column == STATUS_COLUMN => output.tone(tone(page.sessions[row].status), &cell),
+        Some(_) | None => cell,
+    });
+    if let Some(next) = &page.next {
+        shown.push_str(&format!("more: --cursor {}\n", text::shell_str(next)));
+    }
+    shown
+}
+
+/// One line about a session: what it is called, how it is, and why.
+pub(crate) fn line(session: &Session) -> String {
+    let mut shown = session.id.clone();
+    if let Some(name) = &session.name {
+        shown.push_str(&format!("  {}", text::plain(name)));
+    }
+    shown.push_str(&format!("  {}", status_name(session.status)));
+    if let Some(pid) = session.pid {
+        shown.push_str(&format!("  pid {pid}"));
+    }
+    if let Some(ended) = &session.exit {
+        shown.push_str(&format!("  {}", exit(ended)));
+    }
+    if let Some(reason) = &session.reason {
+        shown.push_str(&format!("  ({})", text::plain(reason)));
+    }
+    shown.push('\n');
+    shown
+}
+
+/// A session that was ended, and what was left running, one line each.
+pub(crate) fn ended(result: &EndedResult) -> String {
+    let left = |left: &Survivor| format!("  left running: {} {}\n", left.pid, text::plain(&left.command));
+    line(&result.session) + &result.survivors.iter().map(left).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_statuses_is_the_wire_s() {
+        for (name, status) in STATUSES {
+            assert_eq!(serde_json::to_value(status).unwrap(), name);
+            assert_eq!(status_name(status), name);
+        }
+    }
+}

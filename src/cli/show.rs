@@ -1,0 +1,74 @@
+//! `ostler show`: one screen about a session: how it is, its processes, how it ended, its last operations, its last output.
+
+use serde::Serialize;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::Failure;
+use super::{operation, output_tail, sessions, text};
+use crate::rpc::method::Method;
+use crate::rpc::wire::{GetParams, Operation, OperationListParams, OperationListResult, Session, SessionResult};
+
+/// Show one session
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Id, name, or unique prefix of the id
+    session: String,
+}
+
+#[derive(Serialize)]
+struct Document {
+    session: Session,
+    operations: Vec<Operation>,
+    output_tail: String,
+}
+
+/// How many operations one screen shows.
+const OPERATIONS: u32 = 5;
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let mut broker = context.broker(format!("show {}", args.session))?.about(&args.session);
+    let SessionResult { session } = broker.call(Method::SessionGet, &GetParams { session: args.session.clone() })?;
+    let params = OperationListParams { session: Some(session.id.clone()), limit: Some(OPERATIONS), cursor: None };
+    let OperationListResult { operations, .. } = broker.call(Method::OperationList, &params)?;
+    let output_tail = output_tail::read(&broker, &session);
+    context.output.either(&Document { session, operations, output_tail }, screen)?;
+    Ok(Exit::Done)
+}
+
+fn screen(document: &Document) -> String {
+    let session = &document.session;
+    let mut fields: Vec<(&str, String)> = vec![
+        ("id", session.id.clone()),
+        ("name", text::plain(session.name.as_deref().unwrap_or("-"))),
+        ("status", sessions::status_name(session.status).to_owned()),
+    ];
+    fields.extend(session.reason.as_ref().map(|reason| ("reason", text::plain(reason))));
+    fields.extend(session.fence.as_ref().map(|fence| ("fenced", text::plain(&fence.reason))));
+    fields.push(("command", sessions::command(session)));
+    fields.push(("cwd", text::shell(session.cwd.as_bytes())));
+    fields.push(("episode", session.episode.to_string()));
+    fields.extend(session.pid.map(|pid| ("pid", pid.to_string())));
+    fields.extend(session.host_pid.map(|pid| ("host", pid.to_string())));
+    fields.extend(session.endpoint.as_ref().map(|endpoint| ("endpoint", text::plain(&endpoint.address))));
+    fields.extend(session.exit.as_ref().map(|exit| ("exit", sessions::exit(exit))));
+    let labels = session.labels.iter().map(|(key, value)| ("label", text::plain(&format!("{key}={value}"))));
+    fields.extend(labels);
+    fields.push(("created", sessions::time(session.created_at)));
+    fields.extend(session.started_at.map(|at| ("started", sessions::time(at))));
+    fields.extend(session.ended_at.map(|at| ("ended", sessions::time(at))));
+    fields.extend(session.last_seen_at.map(|at| ("last seen", sessions::time(at))));
+    if session.queue.messages > 0 {
+        fields.push(("queue", format!("{} messages, {} bytes", session.queue.messages, session.queue.bytes)));
+    }
+    let mut shown: String = fields.iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect();
+    if !document.operations.is_empty() {
+        shown.push_str(&format!("\n{}", operation::table(&document.operations)));
+    }
+    if !document.output_tail.is_empty() {
+        shown.push_str("\nlast output:\n");
+        // Line by line: the output keeps its shape, but cannot drive the terminal.
+        shown.extend(document.output_tail.lines().map(|line| format!("  {}\n", text::plain(line))));
+    }
+    shown
+}

@@ -1,0 +1,162 @@
+//! `ostler shutdown`: ask the broker to leave, and return when a successor could start. Live sessions go on in their hosts. Where no broker
+//! runs it is done. `--force` ends an owner that does not answer, after its identity has been checked against the lock table.
+
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use serde::Serialize;
+
+use super::context::Context;
+use super::exit::Exit;
+use super::failure::Failure;
+use super::{duration, status};
+use crate::broker::holder;
+use crate::broker::lock::LOCK_NAME;
+use crate::os::deadline::{Deadline, Pauses};
+use crate::os::identity::ProcessIdentity;
+use crate::os::locks::lock_holder;
+use crate::os::paths::StateRoot;
+use crate::os::signal::{Handle, Opened};
+use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::method::Method;
+use crate::rpc::wire::{Broker, BrokerStatusResult, OwnerRecord, RunState, ShutdownParams, ShutdownResult};
+
+/// Ask the broker to leave; live sessions go on
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Stop all sessions first
+    #[arg(long)]
+    stop_sessions: bool,
+    /// End a broker that does not answer, after checking that it is the owner of the lock
+    #[arg(long)]
+    force: bool,
+}
+
+#[derive(Serialize)]
+struct Document {
+    /// The broker that left; null where none ran or none answered.
+    broker: Option<Broker>,
+    /// Whether a process was ended by force.
+    forced: bool,
+}
+
+const ATTEMPT: &str = "shut the broker down";
+/// How long an orderly end may take.
+const ORDERLY: Duration = Duration::from_secs(30);
+/// The same where sessions are stopped first: the longest grace of a stop, and the time to end what is left.
+const WITH_SESSIONS: Duration = Duration::from_secs(180);
+/// How long a silent owner has between TERM and KILL, and after KILL.
+const SILENT_GRACE_MS: u64 = 5_000;
+const FIRST_LOOK: Duration = Duration::from_millis(5);
+const LAST_LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let needed = if args.stop_sessions { WITH_SESSIONS } else { ORDERLY };
+    let deadline = context.bounded(needed);
+    let path = context.root_path(ATTEMPT)?;
+    let blocked = |error: String| Failure::new(ATTEMPT, WireError::new(ErrorCode::BrokerBlocked, error).reason("root"));
+    let document = match StateRoot::open(&path).map_err(|error| blocked(error.to_string()))? {
+        None => Document { broker: None, forced: false },
+        Some(root) => end(&root, args, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?,
+    };
+    context.output.either(&document, |document| match (&document.broker, document.forced) {
+        (Some(broker), _) => format!("pid {} has left\n", broker.pid),
+        (None, true) => "the silent owner was ended\n".to_owned(),
+        (None, false) => "no broker runs\n".to_owned(),
+    })?;
+    Ok(Exit::Done)
+}
+
+fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
+    let found = status::look(root, context);
+    match found.state {
+        RunState::Absent => Ok(Document { broker: None, forced: false }),
+        RunState::Running | RunState::Draining => {
+            let owner = found.lock.owner.clone();
+            let params = ShutdownParams {
+                incarnation: found.broker.map(|broker| broker.incarnation),
+                stop_sessions: args.stop_sessions,
+            };
+            let left: ShutdownResult = context.ask(root, Method::BrokerShutdown, &params, deadline)?;
+            await_successor(root, owner.as_ref(), deadline)?;
+            Ok(Document { broker: Some(left.broker), forced: false })
+        }
+        RunState::Starting | RunState::Unresponsive if args.force => {
+            end_owner(root, &found)?;
+            await_successor(root, found.lock.owner.as_ref(), deadline)?;
+            Ok(Document { broker: None, forced: true })
+        }
+        RunState::Starting | RunState::Unresponsive | RunState::Blocked => Err(refuse(&found)),
+    }
+}
+
+/// Returns when the lock is free, or somebody else has it: then a successor could start, or has.
+fn await_successor(root: &StateRoot, owner: Option<&OwnerRecord>, deadline: Deadline) -> Result<(), WireError> {
+    let mut pauses = Pauses::new(FIRST_LOOK, LAST_LOOK);
+    loop {
+        let lock = holder::lock_state(root).map_err(|error| {
+            WireError::new(ErrorCode::BrokerBlocked, format!("the lock cannot be looked at: {error}"))
+        })?;
+        let is_same_owner = lock.owner.as_ref().map(identity) == owner.map(identity);
+        let is_gone = match lock.held {
+            Some(held) => !held,
+            // The lock table does not tell: the owner's own end, or its mark that it left, is what there is.
+            None => lock.owner_lives == Some(false) || lock.owner.as_ref().is_some_and(|owner| owner.released),
+        };
+        if is_gone || (owner.is_some() && !is_same_owner) {
+            return Ok(());
+        }
+        if !pauses.pause(deadline) {
+            let message = "the broker was asked to leave and still holds its lock";
+            return Err(WireError::new(ErrorCode::Timeout, message).reason("leaving"));
+        }
+    }
+}
+
+fn identity(owner: &OwnerRecord) -> ProcessIdentity {
+    ProcessIdentity { boot: owner.boot.clone(), ns: owner.ns, pid: owner.pid, start: owner.start }
+}
+
+/// Ends the owner of the lock: TERM, a grace, KILL, each through a handle whose identity was read again after it was had.
+fn end_owner(root: &StateRoot, found: &BrokerStatusResult) -> Result<(), WireError> {
+    let denied = |message: String| WireError::new(ErrorCode::Denied, message).reason("identity");
+    let Some(owner) = &found.lock.owner else {
+        return Err(denied("the lock is held and its record cannot be read, so nobody can be ended safely".to_owned()));
+    };
+    let holder = lock_holder(root.folder(), LOCK_NAME).ok().flatten().and_then(|holder| holder.pid);
+    if holder.is_some_and(|holder| holder != owner.pid) {
+        let message =
+            format!("process {} owns the record, but another one holds the lock; it is not touched", owner.pid);
+        return Err(denied(message));
+    }
+    let failed = |error: std::io::Error| denied(format!("process {} cannot be ended: {error}", owner.pid));
+    let handle = match Handle::open(&identity(owner)).map_err(failed)? {
+        Opened::Process(handle) => handle,
+        Opened::Gone => return Ok(()),
+        Opened::Foreign => {
+            return Err(denied(
+                "the owner belongs to another boot or container and cannot be judged from here".to_owned(),
+            ));
+        }
+    };
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        handle.send(signal).map_err(failed)?;
+        if handle.wait_end(SILENT_GRACE_MS).map_err(failed)? {
+            return Ok(());
+        }
+    }
+    Err(WireError::new(ErrorCode::Timeout, format!("process {} does not end, not even after KILL", owner.pid)))
+}
+
+fn refuse(found: &BrokerStatusResult) -> WireError {
+    let (state, _) = status::state_name(found.state);
+    let more: String = found.degraded.iter().map(|trouble| format!("; {trouble}")).collect();
+    let message = format!("it is {state} ({}){more}", status::lock_line(&found.lock));
+    let error = WireError::new(ErrorCode::BrokerBlocked, message).reason(state);
+    match found.state {
+        RunState::Blocked => error.with("remedy", "ostler doctor"),
+        RunState::Starting | RunState::Unresponsive | RunState::Running | RunState::Absent | RunState::Draining => {
+            error.with("remedy", format!("ostler shutdown --force (waits up to {})", duration::show(ORDERLY)))
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `ostler wait`: return when a session is where the caller wants it: 0 when reached, whatever the command's own code; 6 on time-out.
+
+use super::context::Context;
+use super::duration;
+use super::exit::Exit;
+use super::failure::Failure;
+use super::sessions;
+use crate::rpc::method::Method;
+use crate::rpc::wire::{SessionResult, WaitFor, WaitParams};
+
+/// Wait until a session has ended, is ready, or is idle
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Id, name, or unique prefix of the id
+    session: String,
+    /// What to wait for
+    #[arg(long = "for", value_name = "WHAT", default_value = "ended")]
+    until: Until,
+}
+
+/// What can be waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Until {
+    /// Its command has ended
+    Ended,
+    /// It is ready
+    Ready,
+    /// No session turn runs and none is queued
+    Idle,
+}
+
+impl From<Until> for WaitFor {
+    fn from(until: Until) -> WaitFor {
+        match until {
+            Until::Ended => WaitFor::Ended,
+            Until::Ready => WaitFor::Ready,
+            Until::Idle => WaitFor::Idle,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let deadline = context.unlimited();
+    let mut broker = context.broker_until(format!("wait for {}", args.session), deadline)?.about(&args.session);
+    let timeout_ms = context.globals.timeout.map(|_| duration::millis(deadline.remaining()));
+    let params = WaitParams { session: args.session.clone(), until: args.until.into(), timeout_ms };
+    let result: SessionResult = broker.call(Method::SessionWait, &params)?;
+    context.output.either(&result, |result| sessions::line(&result.session))?;
+    Ok(Exit::Done)
+}
