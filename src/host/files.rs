@@ -113,6 +113,15 @@ fn is_folder(path: &Path) -> bool {
 /// # Errors
 /// If any step fails; the old document then stands.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+    replace_but_name(path, bytes)?;
+    sync_folder(path.parent().unwrap_or(Path::new("/")))
+}
+
+/// As [`replace`], but the caller makes the name durable by a later [`sync_folder`].
+///
+/// # Errors
+/// If any step fails; the old document then stands.
+pub fn replace_but_name(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", entropy::hex::<8>()));
@@ -127,7 +136,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
         drop(fs::remove_file(&temporary));
         return Err(FileError::at("write", path)(error));
     }
-    sync_folder(folder)
+    Ok(())
 }
 
 /// Replaces a JSON document whole and durably, 0600.
@@ -220,8 +229,8 @@ pub struct ExitFile {
 }
 
 impl ExitFile {
-    /// Writes it at its full size, not complete, and makes it durable. Made again from scratch if it is there: only a
-    /// host that holds the life lock calls this, before its command exists.
+    /// Writes it at its full size, not complete; its name gets durable with that of `host.json`, before the command
+    /// runs. Made again from scratch if it is there: only a host that holds the life lock calls this.
     ///
     /// # Errors
     /// If there is no room; then nothing was started.
@@ -236,7 +245,6 @@ impl ExitFile {
             Ok(file)
         });
         let file = written.map_err(FileError::at("write", &path))?;
-        sync_folder(folder)?;
         Ok(Self { file, path })
     }
 

@@ -165,9 +165,26 @@ fn a_host_refuses_a_spec_that_the_ledger_does_not_name() {
 }
 
 #[test]
+fn the_gate_stays_shut_until_the_hosts_record_is_written() {
+    let bed = Bed::fixture(&["count", "starts"]);
+    let in_the_way = bed.episode().join("host.json");
+    fs::create_dir(&in_the_way).unwrap();
+    let failure = bed.fail();
+    assert!(failure.phase == StartPhase::Host && failure.reason.contains("host.json"), "{failure:?}");
+    fs::remove_dir(&in_the_way).unwrap();
+    wait_until(SOON, "the host's end", || bed.verdict() == Verdict::NeverOpened);
+    // The command was forked by then, and ended at its gate.
+    assert!(!bed.folder().join("starts").exists());
+    bed.start();
+    bed.ended();
+    assert_eq!(fs::read_to_string(bed.folder().join("starts")).unwrap().lines().count(), 1);
+}
+
+#[test]
 fn a_live_episode_is_never_started_twice() {
-    let bed = Bed::fixture(&["count", "starts", "--", "sleep"]);
+    let bed = Bed::fixture(&["count", "starts", "--", "say", "up", "--", "sleep"]);
     let record = bed.start();
+    bed.line("up");
     assert_eq!(bed.launch(), LaunchOutcome::Unclear("life.lock is held".into()));
     assert_eq!(bed.verdict(), Verdict::Alive(Box::new(record.clone())));
     Talk::broker(&record, 1).stop(10_000);

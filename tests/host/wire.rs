@@ -138,12 +138,18 @@ fn too_long_lines_and_silent_peers_harm_nobody() {
     assert_eq!(long.hear().map(|line| line["error"]["code"].clone()), Some(json!("too_large")));
     // Half a line and then silence: others are served, and the silent one is cut off in the end.
     let silent = Talk::dial(&record);
-    let mut crowd: Vec<Talk> = (0..40).map(|_| Talk::reader(&record)).collect();
+    let mut crowd: Vec<Talk> = (0..64).map(|_| Talk::reader(&record)).collect();
     for talk in &mut crowd {
         assert_eq!(talk.ask(json!({ "request": "status" }))["ok"], "status");
     }
-    let mut silent = silent;
-    assert_eq!(silent.hear(), None);
+    let hello = json!({ "request": "hello", "version": 1, "secret": record.secret });
+    let refused = Talk::dial(&record).ask(hello);
+    assert_eq!(refused["error"]["code"], "unavailable");
+    let strangers: Vec<Talk> = (0..10).map(|_| Talk::dial(&record)).collect();
+    assert_eq!(Talk::broker(&record, 1).ask(json!({ "request": "status" }))["ok"], "status");
+    for mut silent in strangers.into_iter().chain([silent]) {
+        assert_eq!(silent.hear(), None);
+    }
     Talk::broker(&record, 1).stop(10_000);
     bed.ended();
 }

@@ -57,9 +57,9 @@ pub fn prepare_session(root: &Path, session: &str, spec: &Spec) -> Result<Prepar
     files::make_folder(&folder)?;
     let stored = StoredSpec { version: VERSION, salt: entropy::hex::<16>(), spec: spec.clone() };
     let bytes = files::to_line(&stored);
-    files::replace(&folder.join(SPEC_JSON), &bytes)?;
     // It names its session, so that a broker finds whom to compare it with.
-    files::replace(&folder.join(CREDENTIAL), format!("{session}.{}\n", entropy::hex::<32>()).as_bytes())?;
+    files::replace_but_name(&folder.join(CREDENTIAL), format!("{session}.{}\n", entropy::hex::<32>()).as_bytes())?;
+    files::replace(&folder.join(SPEC_JSON), &bytes)?;
     Ok(Prepared { spec_digest: digest(&bytes) })
 }
 

@@ -12,7 +12,7 @@ use super::connection::{Connection, Role};
 use super::ending::{Ending, Stage};
 use super::endpoint::Endpoint;
 use super::input::Input;
-use super::limits::{BEAT_MS, FOLLOWER_WITHIN_MS, GRACE_MS, HELLO_WITHIN_MS};
+use super::limits::{BEAT_MS, FOLLOWER_WITHIN_MS, GRACE_MS, HELLO_WITHIN_MS, STRANGERS_MAX};
 use super::output::Output;
 use super::reap;
 use super::start::Starting;
@@ -288,6 +288,12 @@ impl Episode {
             self.endpoint = Some(endpoint);
             drop(files::replace_json(&self.files.folder.join(HOST_JSON), &self.record));
         }
+    }
+
+    /// Whether another connection can be accepted now.
+    pub(super) fn has_room_for_strangers(&self) -> bool {
+        let strangers = self.connections.iter().filter(|connection| matches!(connection.role, Role::Unknown { .. }));
+        strangers.count() < STRANGERS_MAX
     }
 
     /// Somebody connects.

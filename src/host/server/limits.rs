@@ -1,7 +1,9 @@
 //! The host's bounds, in one place (law 9). All times in milliseconds of the clock that counts suspended time.
 
-/// Connections at one time; more wait to be accepted.
-pub(super) const CONNECTIONS_MAX: usize = 64;
+/// Readers at one time; more are refused. A broker always gets in.
+pub(super) const READERS_MAX: usize = 64;
+/// Connections that have not said hello; more wait to be accepted, at most [`HELLO_WITHIN_MS`].
+pub(super) const STRANGERS_MAX: usize = 16;
 /// Time in which a connection says hello.
 pub(super) const HELLO_WITHIN_MS: u64 = 5_000;
 /// Answers and pushes that may wait for a slow peer, in bytes; beyond it the peer is cut off.

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 
 use super::ending::Stage;
 use super::episode::Episode;
-use super::limits::CONNECTIONS_MAX;
 use crate::host::spool::frame::Stream;
 use crate::os::clock;
 
@@ -55,7 +54,7 @@ impl Episode {
         if let Some(signals) = &self.signals {
             add(Source::Signals, signals.as_fd(), PollFlags::POLLIN);
         }
-        if let Some(endpoint) = self.endpoint.as_ref().filter(|_| self.connections.len() < CONNECTIONS_MAX) {
+        if let Some(endpoint) = self.endpoint.as_ref().filter(|_| self.has_room_for_strangers()) {
             add(Source::Endpoint, endpoint.listener.as_fd(), PollFlags::POLLIN);
         }
         if let Some(starting) = &self.starting {

@@ -9,7 +9,7 @@ use super::connection::{Connection, Follow, Role};
 use super::cursor::Cursor;
 use super::ending::Stage;
 use super::episode::Episode;
-use super::limits::{GRACE_MS_MAX, READ_BYTES_MAX};
+use super::limits::{GRACE_MS_MAX, READ_BYTES_MAX, READERS_MAX};
 use crate::host::spec::Stdin;
 use crate::host::spool::frame::{HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, position_frame};
 use crate::host::spool::reader::{Piece, SpoolReader};
@@ -92,7 +92,11 @@ impl Episode {
         if !same(secret, &self.record.secret) {
             return Err((RefusalCode::Unauthenticated, "this is not the episode's secret".into()));
         }
+        let readers = self.connections.iter().filter(|connection| connection.role == Role::Reader).count();
         self.connections[index].role = match generation {
+            None if readers >= READERS_MAX => {
+                return Err((RefusalCode::Unavailable, format!("{READERS_MAX} readers are connected")));
+            }
             None => Role::Reader,
             Some(generation) if generation < self.generation => {
                 let message = format!("generation {} has been here", self.generation);
