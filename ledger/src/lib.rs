@@ -4,6 +4,7 @@
 //! [`Entry`] becomes a line, [`Ledger`] appends turns of lines, recovery judges what a crash or a fault left by one
 //! literal table, and [`Storage`] is the only way to the world. There is no clock and no randomness in here.
 #![cfg_attr(not(test), warn(missing_docs))]
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod canonical;
 mod chain;

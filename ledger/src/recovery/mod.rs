@@ -21,7 +21,7 @@ use hole::{Hole, Place};
 use table::{Boot, Class, Extent, Shape, Zone, classify};
 use walk::{Segment, Walk, content_len};
 
-/// The record that states a hole; its body is [`GapBody`]'s.
+/// The record that states a hole.
 pub(crate) const GAP_TYPE: &str = "gap";
 /// The record that states what a start set aside.
 pub(crate) const RECOVERED_TYPE: &str = "recovered";

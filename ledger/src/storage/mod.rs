@@ -7,6 +7,7 @@ mod disk;
 mod lock;
 mod simulated;
 mod simulated_crash;
+mod simulated_image;
 
 use std::fmt::Debug;
 use std::io;

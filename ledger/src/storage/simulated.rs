@@ -10,6 +10,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use super::simulated_image::{Change, InFlight, Inode, NameChange};
 use super::{Access, Folder, LockError, Name, Storage};
 
 /// The machine's disk. Clones share it. It outlives the processes that write to it.
@@ -103,68 +104,6 @@ pub(super) struct World {
     stop: Option<Stop>,
     calls: u64,
     capacity: Option<u64>,
-}
-
-#[derive(Default)]
-pub(super) struct Inode {
-    pub(super) visible: Vec<u8>,
-    pub(super) durable: Vec<u8>,
-    /// What the durable image lacks, in order. A failed sync drops it from here, never from `visible`.
-    pub(super) unsynced: Vec<Change>,
-}
-
-#[derive(Clone)]
-pub(super) enum Change {
-    Write { offset: usize, bytes: Vec<u8> },
-    Truncate(usize),
-}
-
-#[derive(Clone)]
-pub(super) enum NameChange {
-    Create(String, usize),
-    Rename(String, String),
-    Unlink(String),
-}
-
-pub(super) struct InFlight {
-    pub(super) inode: usize,
-    pub(super) offset: usize,
-    pub(super) len: usize,
-    /// What was visible from `offset` on.
-    pub(super) before: Vec<u8>,
-}
-
-impl Change {
-    pub(super) fn apply(&self, image: &mut Vec<u8>) {
-        match self {
-            Change::Write { offset, bytes } => {
-                let end = offset + bytes.len();
-                if image.len() < end {
-                    image.resize(end, 0);
-                }
-                image[*offset..end].copy_from_slice(bytes);
-            }
-            Change::Truncate(len) => image.resize(*len, 0),
-        }
-    }
-}
-
-impl NameChange {
-    pub(super) fn apply(&self, folder: Folder, names: &mut BTreeMap<(Folder, String), usize>) {
-        match self {
-            NameChange::Create(name, inode) => {
-                names.insert((folder, name.clone()), *inode);
-            }
-            NameChange::Rename(from, to) => {
-                if let Some(inode) = names.remove(&(folder, from.clone())) {
-                    names.insert((folder, to.clone()), inode);
-                }
-            }
-            NameChange::Unlink(name) => {
-                names.remove(&(folder, name.clone()));
-            }
-        }
-    }
 }
 
 impl SimulatedDisk {

@@ -2,7 +2,8 @@
 //! file. A power loss leaves the durable image and any part of what was not synced: prefixes, sectors, size without data.
 
 use super::Folder;
-use super::simulated::{Change, InFlight, Inode, SimulatedDisk, World};
+use super::simulated::{SimulatedDisk, World};
+use super::simulated_image::{Change, InFlight, Inode};
 
 /// The kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

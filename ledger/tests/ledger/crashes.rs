@@ -5,7 +5,7 @@
 
 use std::io::ErrorKind;
 
-use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, SimulatedDisk, SimulatedStorage, Stop};
+use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, SimulatedStorage, Stop};
 use ostler_ledger::{AppendError, Entry, Ledger, OpenError, Options, Recovery, VerifyOptions, verify};
 
 use crate::support::*;
@@ -328,4 +328,30 @@ fn a_full_quarantine_degrades_and_does_not_stop() {
     turn(&mut ledger, &recovery.owed);
     drop(ledger);
     assert!(open(&disk).1.degraded.is_empty());
+}
+
+/// The ring: the oldest tails age out, the newest is kept whole.
+#[test]
+fn the_quarantine_is_a_ring() {
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) = open(&disk);
+    turn(&mut ledger, &[entry(None, "kept")]);
+    drop(ledger);
+    let (file, bytes) = segments(&disk).remove(0);
+    let torn = vec![b'x'; 5000];
+    let disk = disk_of(&[(file, [bytes.as_slice(), &torn].concat())]);
+    let old = |number: u64| format!("ledger-tail-{:020}-{number:012}-torn_tail-0123456789abcdef", 1);
+    for number in 0..16 {
+        let name = Name { folder: Folder::Quarantine, file: &old(number) };
+        disk.tamper(name, &vec![b'o'; 1 << 20]);
+    }
+    disk.tamper(Name { folder: Folder::Quarantine, file: "of somebody else" }, b"stays");
+    let (_ledger, recovery) = open(&disk);
+    let left = disk.names(Folder::Quarantine);
+    assert!(!left.contains(&old(0)) && left.contains(&old(1)) && left.contains(&"of somebody else".to_owned()));
+    assert_eq!(left.len(), 17);
+    assert_eq!((recovery.degraded.len(), recovery.owed.len()), (0, 16));
+    let newest =
+        left.iter().find(|file| disk.contents(Name { folder: Folder::Quarantine, file }) == Some(torn.clone()));
+    assert!(newest.is_some());
 }

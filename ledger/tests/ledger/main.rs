@@ -4,5 +4,9 @@
 mod basics;
 mod crashes;
 mod damage;
+mod format;
+mod kills;
+mod port;
+mod readers;
 mod support;
 mod tails;
