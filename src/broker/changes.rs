@@ -214,7 +214,11 @@ impl Front {
     }
 
     async fn prepare_next(&self, session: &SessionId, episode: u32) -> Result<(), WireError> {
-        super::hosts::released(&self.root, session).await;
+        if !super::hosts::released(&self.root, session).await {
+            let message =
+                format!("the last host of session {session} is still at work; nothing was done. Try again later");
+            return Err(WireError::new(ErrorCode::SessionBusy, message).with("session_id", session.to_string()));
+        }
         let (root, name) = (self.root.clone(), session.to_string());
         let prepared = tokio::task::spawn_blocking(move || prepare_episode(&root, &name, episode));
         let prepared = prepared.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;

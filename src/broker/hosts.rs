@@ -4,12 +4,13 @@
 
 use super::inbox::{Inbox, Post};
 use super::view::View;
+use super::words::{exited, foreign, phase, run_of};
 use crate::host::client::{
     Launch, LaunchOutcome, Link, LinkError, Spawner, Verdict, end_starting_host, finish_dead_host, gather, judge,
     judge_without_lock, remove_session_files,
 };
 use crate::host::wire::{self, EpisodeState, HostRecord, Push};
-use crate::machine::{self, Digest, Effect, Observation, SessionId, Word, limits};
+use crate::machine::{self, Effect, Observation, SessionId, Word, limits};
 use crate::os::clock;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -215,7 +216,10 @@ impl Hosts {
     }
 
     async fn remove(&self, session: SessionId) {
-        released(&self.root, &session).await;
+        if !released(&self.root, &session).await {
+            // Nothing is removed under a host; the removal stays owed.
+            return self.inbox.post(Post::Again(session)).await;
+        }
         let (root, id) = (self.root.clone(), session.to_string());
         let removed = tokio::task::spawn_blocking(move || remove_session_files(&root, &id));
         match removed.await {
@@ -403,8 +407,8 @@ impl Hosts {
     }
 }
 
-/// Waits, bounded, until no host holds a lock of this session.
-pub(super) async fn released(root: &Path, session: &SessionId) {
+/// Waits, bounded, until no host holds a lock of this session. False: one still does.
+pub(super) async fn released(root: &Path, session: &SessionId) -> bool {
     let waited = tokio::time::timeout(RELEASE, async {
         loop {
             let (root, id) = (root.to_owned(), session.to_string());
@@ -415,64 +419,9 @@ pub(super) async fn released(root: &Path, session: &SessionId) {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
     });
-    if waited.await.is_err() {
+    let released = waited.await.is_ok();
+    if !released {
         tracing::warn!(session = session.as_str(), "its last host does not let go of its lock");
     }
-}
-
-fn foreign(reason: &str) -> Word {
-    Word::Foreign { reason: reason.to_owned() }
-}
-
-/// A host's record in the machine's terms.
-fn run_of(record: &HostRecord) -> Option<machine::Run> {
-    let process = |identity: &crate::os::identity::ProcessIdentity| machine::Process {
-        boot: identity.boot.clone(),
-        ns: identity.ns,
-        pid: identity.pid,
-        start: identity.start,
-    };
-    Some(machine::Run {
-        host: process(&record.host),
-        command: process(&record.command),
-        address: record.endpoint.address.clone(),
-        incarnation: Digest::parse(&record.endpoint.incarnation).ok()?,
-    })
-}
-
-fn exited(
-    run: Option<machine::Run>,
-    exit: Option<wire::Exit>,
-    ended_us: Option<u64>,
-    survivors: &[wire::Survivor],
-) -> Word {
-    let exit = match exit {
-        Some(wire::Exit::Code(code)) => machine::Exit::Code(u32::try_from(code).unwrap_or(255)),
-        Some(wire::Exit::Signal(name)) => machine::Exit::Signal(name),
-        Some(wire::Exit::Error(failure)) => {
-            machine::Exit::Error(machine::ExitError { phase: phase(failure.phase), reason: failure.reason })
-        }
-        None => machine::Exit::Error(machine::ExitError {
-            phase: machine::Phase::Host,
-            reason: "its host did not say how it ended".to_owned(),
-        }),
-    };
-    let survivors = survivors.iter();
-    Word::Exited {
-        run,
-        exit,
-        at_us: ended_us.unwrap_or_else(clock::wall_us),
-        survivors: survivors
-            .map(|survivor| machine::Survivor { pid: survivor.pid, command: survivor.command.clone() })
-            .collect(),
-    }
-}
-
-fn phase(phase: wire::StartPhase) -> machine::Phase {
-    match phase {
-        wire::StartPhase::Exec => machine::Phase::Exec,
-        wire::StartPhase::Cwd => machine::Phase::Cwd,
-        wire::StartPhase::Limit => machine::Phase::Limit,
-        wire::StartPhase::Host => machine::Phase::Host,
-    }
+    released
 }

@@ -55,3 +55,5 @@ mod turn_tests;
 pub mod view;
 /// The publication watch.
 pub mod watch;
+/// What hosts say, in the machine's words.
+mod words;
