@@ -4,14 +4,20 @@
 //! `cargo test -p ostler-fuzz` replays the committed seeds (`corpora/TARGET/`) and fixed-seed mutations of them; the wrappers in
 //! `fuzz_targets/` hand the same functions to libFuzzer. How to use them: docs/TESTING.md.
 
+mod broker;
+mod frame;
 mod host;
+mod ledger;
 mod machine;
 mod mutate;
 #[cfg(test)]
 mod replay;
 mod wire;
 
+pub use broker::{discovery_record, owner_record, start_report};
+pub use frame::frame;
 pub use host::{exit_record, host_record, host_wire, spec};
+pub use ledger::{ledger_line, ledger_segment};
 pub use machine::stored_events;
 pub use wire::{argument, wire_error, wire_parameters, wire_results};
 
@@ -27,10 +33,16 @@ pub struct Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     Target { name: "argument", run: argument },
+    Target { name: "discovery_record", run: discovery_record },
     Target { name: "exit_record", run: exit_record },
+    Target { name: "frame", run: frame },
     Target { name: "host_record", run: host_record },
     Target { name: "host_wire", run: host_wire },
+    Target { name: "ledger_line", run: ledger_line },
+    Target { name: "ledger_segment", run: ledger_segment },
+    Target { name: "owner_record", run: owner_record },
     Target { name: "spec", run: spec },
+    Target { name: "start_report", run: start_report },
     Target { name: "stored_events", run: stored_events },
     Target { name: "wire_error", run: wire_error },
     Target { name: "wire_parameters", run: wire_parameters },

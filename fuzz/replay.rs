@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::{env, fs};
 
 /// Mutations of each target in every run.
-const MUTATIONS: u64 = 4_000;
+const MUTATIONS: u64 = 2_000;
 
 /// Mutations of each target in the long run, unless `--rounds` says otherwise.
 const LONG_MUTATIONS: u64 = 1_000_000;

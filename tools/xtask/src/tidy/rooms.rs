@@ -27,7 +27,20 @@ const ROOMS: &[Room] = &[
     Room { name: "host", may: &["adapter", "os"], ledger: false },
     Room {
         name: "client",
-        may: &["rpc::wire", "rpc::frame", "rpc::hello", "rpc::error", "host::wire", "os"],
+        // What both ends share and the client's end of a connection; never the broker's end.
+        may: &[
+            "rpc::wire",
+            "rpc::frame",
+            "rpc::hello",
+            "rpc::error",
+            "rpc::envelope",
+            "rpc::method",
+            "rpc::channel",
+            "rpc::record",
+            "rpc::report",
+            "host::wire",
+            "os",
+        ],
         ledger: false,
     },
     Room {

@@ -1,0 +1,81 @@
+//! Ledger segments: torn, damaged, edited, or forged by somebody who can compute digests. Recovery keeps what verifies,
+//! touches nothing else, and never finds more to do the second time.
+
+use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
+use ostler_ledger::{Entry, Ledger, Options, Record, Recovery, Stamp, VerifyOptions, verify};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+
+const SEGMENT: Name<'static> = Name { folder: Folder::Ledger, file: "00000000000000000001.jsonl" };
+const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
+
+/// The boot in which the seeds were written, and another.
+const BOOTS: [&str; 2] = ["boot-a", "boot-b"];
+
+/// A whole segment, byte for byte.
+pub fn ledger_segment(bytes: &[u8]) -> bool {
+    let verdicts = BOOTS.map(|boot| is_sound(bytes, boot));
+    verdicts == [true, true]
+}
+
+/// Records, one a line, each put into a line with its right digest: what only chain and grammar can refuse.
+pub fn ledger_line(bytes: &[u8]) -> bool {
+    let mut segment = Vec::new();
+    for record in bytes.split(|byte| *byte == b'\n').filter(|record| !record.is_empty()) {
+        let hash = Sha256::new().chain_update(b"ledger-record-v1\n").chain_update(record).finalize();
+        segment.extend_from_slice(b"{\"d\":\"");
+        hash.iter().for_each(|byte| segment.extend_from_slice(format!("{byte:02x}").as_bytes()));
+        segment.extend_from_slice(b"\",\"r\":");
+        segment.extend_from_slice(record);
+        segment.extend_from_slice(b"}\n");
+    }
+    ledger_segment(&segment)
+}
+
+/// Verifies and recovers `segment`. True if it is a ledger without a fault.
+fn is_sound(segment: &[u8], boot: &str) -> bool {
+    let disk = SimulatedDisk::new();
+    disk.tamper(SEGMENT, segment);
+    let options = VerifyOptions { boot: Some(boot.to_owned()), since: None };
+    let report = verify(&disk.storage(), &options).expect("a segment that is there can be read");
+    assert_eq!(disk.contents(SEGMENT).as_deref(), Some(segment), "verification changes nothing");
+    let Ok((ledger, recovery)) = Ledger::open(disk.storage(), Options::new("fuzz", boot)) else {
+        assert_eq!(disk.contents(SEGMENT).as_deref(), Some(segment), "a refusal changes nothing");
+        return false;
+    };
+    recovers_for_good(&disk, ledger, &recovery, boot);
+    report.ok() && report.tail.is_none() && report.records > 0
+}
+
+/// Works on after a recovery: what was kept stays, what is appended is there, and a further start finds nothing to do.
+fn recovers_for_good(disk: &SimulatedDisk, mut ledger: Ledger<SimulatedStorage>, recovery: &Recovery, boot: &str) {
+    let kept = records(&ledger);
+    let stored = on_disk(disk);
+    assert!(kept.iter().all(|record| stored.contains(&record.line())), "what is kept stands on the disk");
+    let note = Entry { t: "note".to_owned(), sid: None, ep: None, members: Map::from_iter([body()]) };
+    let batch: Vec<Entry> = recovery.owed.iter().cloned().chain([note]).collect();
+    let positions = ledger.append(&batch, &STAMP).expect("a recovered ledger takes records");
+    ledger.sync().expect("and syncs them");
+    drop(ledger);
+    let (again, second) =
+        Ledger::open(disk.storage(), Options::new("fuzz", boot)).expect("what was opened opens again");
+    assert!(second.tail.is_none() && second.owed.is_empty(), "the second start finds more: {second:?}");
+    let all = records(&again);
+    assert!(all.starts_with(&kept), "an earlier record is gone");
+    assert_eq!(all.last().map(Record::position), positions.last().copied(), "the last record is the one appended");
+}
+
+fn records(ledger: &Ledger<SimulatedStorage>) -> Vec<Record> {
+    ledger.records().map(|record| record.expect("an open ledger can be read")).collect()
+}
+
+/// Everything in the ledger's folder, as text: a kept line is valid UTF-8.
+fn on_disk(disk: &SimulatedDisk) -> String {
+    let files = disk.names(Folder::Ledger);
+    let contents = files.iter().filter_map(|file| disk.contents(Name { folder: Folder::Ledger, file }));
+    contents.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
+}
+
+fn body() -> (String, Value) {
+    ("body".to_owned(), Value::Object(Map::from_iter([("text".to_owned(), Value::from("after"))])))
+}
