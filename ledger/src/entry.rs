@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::canonical::{ValueFault, write_integer, write_string, write_value};
 use crate::digest::{Digest, Position};
-use crate::limits::{LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
+use crate::limits::{BATCH_BYTES_MAX, INTEGER_MAX, LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
 
 /// One record to be: what the caller says; sequence, chains, clocks and `dur` are the ledger's part.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,6 +108,35 @@ pub(crate) fn write_line(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> R
     digest.write_hex(&mut out[start + 6..start + 70]);
     out.extend_from_slice(b"}\n");
     Ok(Position { seq: link.previous.seq + 1, digest })
+}
+
+/// Splits entries that need not stand in one turn into batches that [`Ledger::append`](crate::Ledger::append) takes.
+pub fn turns_of(entries: &[Entry]) -> Vec<&[Entry]> {
+    let mut turns = Vec::new();
+    let (mut start, mut bytes) = (0, 0);
+    for (index, entry) in entries.iter().enumerate() {
+        let more = line_bytes_at_most(entry);
+        if bytes + more > BATCH_BYTES_MAX && index > start {
+            turns.push(&entries[start..index]);
+            (start, bytes) = (index, 0);
+        }
+        bytes += more;
+    }
+    turns.extend((start < entries.len()).then(|| &entries[start..]));
+    turns
+}
+
+/// The length of the entry's line, or a little more.
+fn line_bytes_at_most(entry: &Entry) -> usize {
+    let mut out = Vec::new();
+    let furthest = Position { seq: INTEGER_MAX - 1, digest: Position::START.digest };
+    let stamp = Stamp { at_us: 0, mono_us: INTEGER_MAX, bg: INTEGER_MAX };
+    let link = Link { previous: furthest, session: furthest, durable: INTEGER_MAX, end: true, stamp: &stamp };
+    match write_line(&mut out, entry, &link) {
+        Ok(_position) => out.len(),
+        // It is refused when it is appended; alone, so that nothing else is.
+        Err(_fault) => BATCH_BYTES_MAX,
+    }
 }
 
 fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
@@ -298,6 +327,16 @@ mod tests {
         assert_eq!(write(&padded(LINE_BYTES_MAX - overhead)).unwrap().len(), LINE_BYTES_MAX);
         let one_more = write(&padded(LINE_BYTES_MAX - overhead + 1));
         assert_eq!(one_more, Err(EntryFault::LineTooLong { bytes: LINE_BYTES_MAX + 1 }));
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_turn_is_split_in_order() {
+        let entries: Vec<Entry> = (0..40).map(|number| entry(json!({"body": "x".repeat(number * 1000)}))).collect();
+        let turns = turns_of(&entries);
+        assert_eq!(turns.concat(), entries);
+        let lengths = |turn: &[Entry]| turn.iter().map(|entry| write(entry).unwrap().len()).sum::<usize>();
+        assert!(turns.len() > 1 && turns.iter().all(|turn| lengths(turn) <= BATCH_BYTES_MAX));
+        assert_eq!(turns_of(&[]).len(), 0);
     }
 
     #[test]

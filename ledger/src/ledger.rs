@@ -11,6 +11,7 @@ use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Stamp};
 use crate::limits::{BATCH_BYTES_MAX, SEGMENT_BYTES, TAIL_BYTES_MAX};
 use crate::reader::Records;
+use crate::record::Record;
 use crate::recovery::repair::{RepairError, create_empty, repair, set_aside};
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Problem, Survey, TailReport, survey};
@@ -102,7 +103,8 @@ pub struct Recovery {
     pub loss: bool,
     /// Why the ledger is degraded; empty if it is not.
     pub degraded: Vec<String>,
-    /// Records about all this that the caller appends with its first turn, before anything else of it.
+    /// Records about all this that the caller appends before anything else: with its first turn, or, if they are too
+    /// many for one, in the turns of [`turns_of`](crate::turns_of).
     pub owed: Vec<Entry>,
     /// Bytes that no `dur` proved to be on the disk, written again and synced.
     pub rewritten_bytes: u64,
@@ -184,8 +186,18 @@ impl<S: Storage> Ledger<S> {
     /// The caller appends [`Recovery::owed`] first. A clock and a generation are not known here, so they are not
     /// written by the opening; a crash before that turn only makes the next opening owe them again.
     pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
+        Ledger::open_folding(storage, options, &mut |_record| {})
+    }
+
+    /// As [`Ledger::open`], and hands every record that the ledger holds after recovery to `fold`, in order and in the
+    /// same single pass. After an error what was folded means nothing.
+    pub fn open_folding(
+        storage: S,
+        options: Options,
+        fold: &mut impl FnMut(Record),
+    ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        let found = survey(&storage, options.judgement(), &mut |_record| {}).map_err(OpenError::Read)?;
+        let found = survey(&storage, options.judgement(), fold).map_err(OpenError::Read)?;
         if let Some((place, version)) = found.walk.newer {
             let segment = found.segments[place.segment].file.clone();
             return Err(OpenError::TooNew { segment, version });

@@ -22,7 +22,7 @@ mod verify;
 
 pub use canonical::ValueFault;
 pub use digest::{Digest, NotAPosition, Position};
-pub use entry::{Entry, EntryFault, Stamp};
+pub use entry::{Entry, EntryFault, Stamp, turns_of};
 pub use ledger::{AppendError, Ledger, OpenError, Options, Recovery, SyncError};
 pub use reader::{ReadError, Records};
 pub use record::{Header, Record};

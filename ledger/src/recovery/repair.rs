@@ -47,7 +47,10 @@ pub(crate) fn set_aside<S: Storage>(storage: &S, survey: &Survey) -> io::Result<
             }
         }
     }
-    done.owed.extend(unstated(storage, survey)?);
+    match unstated(storage, survey) {
+        Ok(entries) => done.owed.extend(entries),
+        Err(error) => done.failure = Some(format!("the quarantine cannot be read: {error}")),
+    }
     Ok(done)
 }
 
@@ -148,7 +151,15 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
         rewritten += if index == durable.segment && durable.offset > 0 {
             rewrite(storage, &segment.file, durable.offset, to)?
         } else {
-            replace(storage, &segment.file, to)?
+            match replace(storage, &segment.file, to) {
+                // No room for a second copy: write it in place. The attempt has changed the folder, so its sync has
+                // something to do as well.
+                Err(RepairError::Write(_)) => {
+                    let _left_over = storage.unlink(in_ledger(REPLACEMENT));
+                    rewrite(storage, &segment.file, 0, to)?
+                }
+                replaced => replaced?,
+            }
         };
     }
     if !survey.segments.is_empty() {

@@ -55,15 +55,20 @@ impl Disk {
     }
 
     fn held(&self, folder: Folder) -> io::Result<&HeldFolder> {
-        let place = match folder {
+        self.place(folder)
+            .held_or(|path| if self.read_only { HeldFolder::at(path, false) } else { HeldFolder::make(path) })
+    }
+
+    /// As [`Disk::held`], but makes nothing.
+    fn existing(&self, folder: Folder) -> io::Result<&HeldFolder> {
+        self.place(folder).held_or(|path| HeldFolder::at(path, !self.read_only))
+    }
+
+    fn place(&self, folder: Folder) -> &Place {
+        match folder {
             Folder::Ledger => &self.ledger,
             Folder::Quarantine => &self.quarantine,
-        };
-        if let Some(held) = place.held.get() {
-            return Ok(held);
         }
-        let held = if self.read_only { HeldFolder::look(&place.path)? } else { HeldFolder::make(&place.path)? };
-        Ok(place.held.get_or_init(|| held))
     }
 
     fn open_at(&self, name: Name<'_>, flags: OFlag) -> io::Result<File> {
@@ -79,6 +84,13 @@ impl Place {
     fn at(path: PathBuf) -> Place {
         Place { path, held: OnceLock::new() }
     }
+
+    fn held_or(&self, open: impl FnOnce(&Path) -> io::Result<HeldFolder>) -> io::Result<&HeldFolder> {
+        match self.held.get() {
+            Some(held) => Ok(held),
+            None => open(&self.path).map(|held| self.held.get_or_init(|| held)),
+        }
+    }
 }
 
 impl HeldFolder {
@@ -89,20 +101,17 @@ impl HeldFolder {
             Err(Errno::EEXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        let folder = HeldFolder::at(path, true)?;
-        let stat = fstat(folder.descriptor())?;
-        check_owner(&stat, path)?;
-        Ok(folder)
+        HeldFolder::at(path, true)
     }
 
-    fn look(path: &Path) -> io::Result<HeldFolder> {
-        HeldFolder::at(path, false)
-    }
-
+    /// Opens a folder that is there; `strict` demands that it is ours alone.
     fn at(path: &Path, strict: bool) -> io::Result<HeldFolder> {
         let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
         let descriptor = open(path, flags, Mode::empty())?;
+        if strict {
+            check_owner(&fstat(&descriptor)?, path)?;
+        }
         Ok(HeldFolder { descriptor, path: path.to_owned(), strict })
     }
 
@@ -195,9 +204,9 @@ impl Storage for Disk {
     }
 
     fn list(&self, folder: Folder) -> io::Result<Vec<String>> {
-        let held = match self.held(folder) {
+        let held = match self.existing(folder) {
             Ok(held) => held,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.read_only => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

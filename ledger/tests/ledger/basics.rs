@@ -28,8 +28,11 @@ fn a_turn_is_read_back_as_it_was_written_and_survives_reopening() {
     let head = ledger.head();
     drop(ledger);
 
-    let (ledger, recovery) = open(&disk);
+    let mut folded = Vec::new();
+    let (ledger, recovery) =
+        Ledger::open_folding(disk.storage(), options(BOOT), &mut |record| folded.push(record)).unwrap();
     assert_eq!((ledger.head(), recovery.records, recovery.tail), (head, 4, None));
+    assert_eq!(folded, read);
     assert_eq!(records(&ledger), read);
     assert_eq!(texts(&ledger), ["one", "two", "drei é😀"]);
 }

@@ -330,6 +330,23 @@ fn a_full_quarantine_degrades_and_does_not_stop() {
     assert!(open(&disk).1.degraded.is_empty());
 }
 
+/// After a crash in the first turn of a segment its file is replaced by a new one; a full disk does not hinder that.
+#[test]
+fn a_full_disk_does_not_keep_a_ledger_from_opening() {
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) = open(&disk);
+    turn(&mut ledger, &[entry(None, "kept")]);
+    drop(ledger);
+    disk.crash(Crash::Kill, 0);
+    disk.set_capacity(Some(0));
+    let (mut ledger, recovery) = open(&disk);
+    assert_eq!((texts(&ledger), recovery.degraded.len()), (vec!["kept".to_owned()], 0));
+    assert_eq!(disk.names(Folder::Ledger).len(), 1);
+    assert!(matches!(ledger.append(&[entry(None, "no")], &STAMP), Err(AppendError::StorageFull(_))));
+    disk.set_capacity(None);
+    turn(&mut ledger, &[entry(None, "again")]);
+}
+
 /// The ring: the oldest tails age out, the newest is kept whole.
 #[test]
 fn the_quarantine_is_a_ring() {

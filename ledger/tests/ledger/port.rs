@@ -87,6 +87,7 @@ fn a_ledger_on_disk_is_closed_to_others_and_reads_back() {
     ledger.append(&[entry(Some("s"), "on disk")], &STAMP).unwrap();
     ledger.sync().unwrap();
     let mode = |path: &str| fs::metadata(root.path().join(path)).unwrap().permissions().mode() & 0o7777;
+    assert!(!root.path().join("quarantine").exists(), "made when something is set aside");
     assert_eq!(mode("ledger"), 0o700);
     assert_eq!(mode("ledger/writer.lock"), 0o600);
     assert_eq!(mode("ledger/00000000000000000001.jsonl"), 0o600);
@@ -157,6 +158,16 @@ fn what_is_not_ours_alone_is_refused_and_left_as_it_is() {
         fs::rename(ledger, ledger.with_extension("real")).unwrap();
         symlink("ledger.real", ledger).unwrap();
     });
+}
+
+#[test]
+fn a_quarantine_that_cannot_be_used_degrades_and_does_not_stop() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("quarantine"), "a file").unwrap();
+    let (mut ledger, recovery) = Ledger::open(disk_at(root.path()), quick()).unwrap();
+    assert_eq!(recovery.degraded.len(), 1, "{:?}", recovery.degraded);
+    ledger.append(&[entry(None, "works")], &STAMP).unwrap();
+    ledger.sync().unwrap();
 }
 
 /// The simulated power loss keeps what was synced, whatever it does to the rest.
