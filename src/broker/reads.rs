@@ -160,7 +160,7 @@ impl Front {
 
     async fn output(&self, scope: &Scope, params: ReadParams) -> Result<Value, WireError> {
         let session = Self::named(scope, &self.view.read(), &params.session)?;
-        let episode = params.episode.unwrap_or(session.episode);
+        let episode = episode_of(&session, params.episode)?;
         let live = session.status.is_live() && episode == session.episode;
         let root = self.root.clone();
         let read = tokio::task::spawn_blocking(move || super::output::read(&root, &session.id, episode, live, &params));
@@ -172,7 +172,7 @@ impl Front {
         let state = self.view.read();
         let (session, generation) = (Self::named(scope, &state, &params.session)?, state.generation);
         drop(state);
-        let episode = params.episode.unwrap_or(session.episode);
+        let episode = episode_of(&session, params.episode)?;
         let document = self.document(&session, generation);
         let folder = crate::host::files::episode_folder(&self.root, session.id.as_str(), episode);
         Ok(encode(&EndpointResult {
@@ -207,9 +207,9 @@ impl Front {
         let scope = &self.scope(caller);
         let limit = page_limit(params.limit)?;
         let state = self.view.read();
-        let (after, session) = match &params.cursor {
+        let (before, session) = match &params.cursor {
             Some(cursor) => match self.position(caller, cursor)? {
-                Position::Operations(after, session) => (Some(after), session),
+                Position::Operations(before, session) => (Some(before), session),
                 Position::Sessions(..) => return Err(other_list()),
             },
             None => {
@@ -217,7 +217,8 @@ impl Front {
                 (None, named.map(|session| session.id.clone()))
             }
         };
-        let rows = state.operations.after(after.as_ref()).map(|(_, found)| found).filter(|found| {
+        // Newest first.
+        let rows = state.operations.before(before.as_ref()).rev().map(|(_, found)| found).filter(|found| {
             (*scope == Scope::Owner || found.scope == *scope)
                 && session.as_ref().is_none_or(|id| found.session.as_ref() == Some(id))
         });
@@ -245,6 +246,17 @@ fn matches(filter: &ListParams, session: &Session, recent_us: u64) -> bool {
     (filter.all || session.status.is_live() || !old)
         && (filter.status.is_empty() || filter.status.contains(&render::status(session.status)))
         && filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value))
+}
+
+/// The episode that is meant: the last, if none is named.
+fn episode_of(session: &Session, given: Option<u32>) -> Result<u32, WireError> {
+    match given.unwrap_or(session.episode) {
+        known if (1..=session.episode).contains(&known) => Ok(known),
+        unknown => {
+            let message = format!("session {} has had {} episodes and none is {unknown}", session.id, session.episode);
+            Err(WireError::new(ErrorCode::NotFound, message).reason("episode"))
+        }
+    }
 }
 
 fn page_limit(given: Option<u32>) -> Result<usize, WireError> {

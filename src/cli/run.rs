@@ -69,7 +69,7 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     let session = result.session;
     broker.begin(format!("follow {}", session.id), &session.id, Deadline::after(Duration::MAX));
     let folder = files::episode_folder(broker.client.hello().broker.root.as_path(), &session.id, session.episode);
-    let (wishes, stopper) = stopping::begin(&session.id, interruptions, context).map_err(system)?;
+    let (wishes, stopper) = stopping::begin(&session.id, &folder, interruptions, context).map_err(system)?;
     if args.interactive {
         input::forward(&folder);
     }

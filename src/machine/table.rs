@@ -67,6 +67,13 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.range((lower, Bound::Unbounded))
     }
 
+    /// The rows before `key`, or all of them for `None`.
+    pub fn before(&self, key: Option<&K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        use std::ops::Bound;
+        let upper = key.map_or(Bound::Unbounded, Bound::Excluded);
+        self.rows.range((Bound::Unbounded, upper))
+    }
+
     /// How many rows there are.
     pub fn len(&self) -> usize {
         self.rows.len()

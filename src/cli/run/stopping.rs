@@ -1,16 +1,22 @@
-//! When `run` stops its session: on INT, TERM, HUP, when nobody reads its output any more, and at the deadline. The first wish stops with the
-//! configured grace, the next one without.
+//! When `run` stops its session: on INT, TERM, HUP, when nobody reads its output any more, and at the deadline. The first wish asks the broker
+//! to stop it with the configured grace. A stop that is under way is not hurried by another one, so the next wish ends the command itself, with
+//! KILL and by its identity: its host sees that and ends the rest.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::Duration;
+
+use nix::sys::signal::Signal;
 
 use super::super::context::Context;
 use super::super::failure::Failure;
 use super::super::{duration, stop};
+use crate::host::files::{self, Document, HOST_JSON};
+use crate::host::wire::HostRecord;
 use crate::os::deadline::Deadline;
 use crate::os::interruption::Interruptions;
+use crate::os::signal;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{EndedResult, StopParams};
 
@@ -38,6 +44,8 @@ pub(super) struct Stopper {
 #[derive(Debug, Clone)]
 struct Stop {
     session: String,
+    /// Of the episode.
+    folder: PathBuf,
     context: Context,
 }
 
@@ -45,10 +53,15 @@ struct Stop {
 ///
 /// # Errors
 /// If no thread can be had.
-pub(super) fn begin(session: &str, interruptions: Interruptions, context: &Context) -> io::Result<(Wishes, Stopper)> {
+pub(super) fn begin(
+    session: &str,
+    folder: &Path,
+    interruptions: Interruptions,
+    context: &Context,
+) -> io::Result<(Wishes, Stopper)> {
     let (sender, wishes) = mpsc::channel();
     let deadline = context.globals.timeout.map(|_| context.unlimited());
-    let stop = Stop { session: session.to_owned(), context: context.clone() };
+    let stop = Stop { session: session.to_owned(), folder: folder.to_owned(), context: context.clone() };
     let thread = std::thread::Builder::new().name("stop".to_owned()).spawn(move || stop.fulfil(&wishes, deadline))?;
     let signals = sender.clone();
     // Let go of: it waits for signals as long as this process lives.
@@ -96,27 +109,37 @@ impl Stop {
                 }
             }
             asked += 1;
-            let (stop, is_first) = (self.clone(), asked == 1);
+            if asked > 1 {
+                self.kill();
+                continue;
+            }
+            let stop = self.clone();
             // On a thread of its own, because the answer comes when the session has ended and the next wish may come first.
-            let begun = std::thread::Builder::new().name("stopping".to_owned()).spawn(move || stop.ask(is_first));
-            if begun.is_err() {
-                self.ask(is_first);
+            if std::thread::Builder::new().name("stopping".to_owned()).spawn(move || stop.ask()).is_err() {
+                self.ask();
             }
         }
     }
 
-    fn ask(&self, is_first: bool) {
-        if let Err(Failure::Error(report)) = self.try_ask(is_first) {
+    fn ask(&self) {
+        if let Err(Failure::Error(report)) = self.try_ask() {
             self.context.output.progress(report.render().trim_end());
         }
     }
 
-    fn try_ask(&self, is_first: bool) -> Result<(), Failure> {
-        let grace = if is_first { self.context.settings()?.stop_grace() } else { Duration::ZERO };
+    fn try_ask(&self) -> Result<(), Failure> {
+        let grace = self.context.settings()?.stop_grace();
         let attempt = format!("stop {}", self.session);
         let mut broker = self.context.broker_until(attempt, Deadline::after(grace + stop::SLACK))?.about(&self.session);
         let (key, grace_ms) = (broker.fresh_key(), Some(duration::millis(grace)));
         let params = StopParams { key, session: self.session.clone(), grace_ms };
         broker.change::<EndedResult>(Method::SessionStop, &params.key, &params).map(drop)
+    }
+
+    fn kill(&self) {
+        let Document::Present(record) = files::read_json::<HostRecord>(&self.folder.join(HOST_JSON)) else { return };
+        if let Err(error) = signal::send(&record.command, Signal::SIGKILL) {
+            self.context.output.progress(&format!("ostler: the command cannot be killed: {error}"));
+        }
     }
 }
