@@ -116,12 +116,9 @@ fn find(variable: &str, marker: &str) -> io::Result<Vec<ProcessIdentity>> {
         if row.state == State::Ended || row.pid == std::process::id() {
             continue;
         }
-        // The identity first: if the pid changes hands after it, the later check of the identity shows it.
-        let Ok(Some(identity)) = ProcessIdentity::of(row.pid) else {
-            continue;
-        };
+        // The row is older than this look: if the pid changed hands between them, its identity leads to nobody.
         if process::environment(row.pid).is_some_and(|environment| environment.contains(&wanted)) {
-            found.push(identity);
+            found.push(ProcessIdentity::of_row(&row)?);
         }
     }
     Ok(found)

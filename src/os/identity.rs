@@ -55,11 +55,16 @@ impl ProcessIdentity {
     /// # Errors
     /// If the system does not say.
     pub fn of(pid: u32) -> io::Result<Option<Self>> {
-        let Some(stat) = process::stat(pid)? else {
-            return Ok(None);
-        };
+        process::stat(pid)?.map(|row| Self::of_row(&row)).transpose()
+    }
+
+    /// The process that a row of the process table is about.
+    ///
+    /// # Errors
+    /// If the system does not say where we are.
+    pub fn of_row(row: &process::Stat) -> io::Result<Self> {
         let (boot, ns) = here()?;
-        Ok(Some(Self { boot: boot.clone(), ns: *ns, pid, start: stat.start_ticks }))
+        Ok(Self { boot: boot.clone(), ns: *ns, pid: row.pid, start: row.start_ticks })
     }
 
     /// Whether the named process runs. Sends nothing.

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
+use ostler::host::client::evidence::HostFile;
 use ostler::host::client::{
     Evidence, Launch, LaunchOutcome, Spawner, Verdict, gather, judge, prepare_episode, prepare_session,
 };
@@ -14,9 +15,10 @@ use ostler::host::read::{Follower, Piece, read_spool};
 use ostler::host::spec::{Adapter, EnvVar, Spec, Stdin};
 use ostler::host::wire::{ExitRecord, HostRecord, StartFailure};
 use ostler::os::arg::Arg;
+use ostler::os::identity::Liveness;
 use serde_json::{Value, json};
 
-use crate::support::{FIXTURE, OSTLER, Process, Root, SOON, wait_for};
+use crate::support::{FIXTURE, OSTLER, Process, Root, SOON, wait_for, wait_until};
 
 pub(super) const SESSION: &str = "abcdefgh2345";
 /// Far above what a test needs, far below what a stuck one should take.
@@ -155,6 +157,10 @@ impl Bed {
             (!matches!(verdict, Verdict::Alive(_))).then_some(verdict)
         });
         let Verdict::Ended(exit) = verdict else { panic!("not ended: {verdict:?}") };
+        // The lock is free an instant before the process is gone.
+        if let HostFile::Present { record, .. } = self.evidence().host {
+            wait_until(SOON, "the host is gone", || record.host.liveness() == Liveness::Dead);
+        }
         exit
     }
 

@@ -220,10 +220,8 @@ impl Ending {
         }
         let mut marked = Vec::new();
         for row in descendants()? {
-            if let Ok(Some(identity)) = ProcessIdentity::of(row.pid)
-                && marker::carries(row.pid, &self.marker)
-            {
-                marked.push(identity);
+            if marker::carries(row.pid, &self.marker) {
+                marked.push(ProcessIdentity::of_row(&row)?);
             }
         }
         Ok(marked)

@@ -30,7 +30,7 @@ use crate::host::incarnation;
 use crate::host::marker;
 use crate::host::spec::{Spec, Stdin};
 use crate::host::spool::writer::Spool;
-use crate::host::wire::{self, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
+use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
 use crate::os::identity::ProcessIdentity;
 use crate::os::{clock, entropy};
 
@@ -100,7 +100,13 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     let record = record(&arguments, &folder, lock_identity, &marker, command, &endpoint);
     let record = record.map_err(failed("cannot identify host and command"))?;
     files::replace_json(&folder.join(HOST_JSON), &record).map_err(failed("cannot write host.json"))?;
-    gate.write_all(&[1]).map_err(failed("the command's process is gone"))?;
+    if let Err(error) = gate.write_all(&[1]) {
+        // Killed at its gate. The record says that it may have run, so the exit says that it has not.
+        let failure = failed("the command's process is gone")(error);
+        let record = ExitRecord { version: VERSION, exit: Exit::Error(failure.clone()), ended_us: clock::wall_us() };
+        drop(exit_file.complete(&record));
+        return Err(failure);
+    }
 
     let ending = Ending::new(pid, marker);
     let output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));
