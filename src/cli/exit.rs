@@ -82,7 +82,7 @@ impl Exit {
 mod tests {
     use super::*;
 
-    /// The table of contract.md, as it stands there.
+    /// The table of docs/CONTRACT.md, as it stands there.
     const CONTRACT: [(u8, &str); 10] = [
         (1, "spawn_failed internal uncertain storage_failed"),
         (2, "invalid_input too_large"),

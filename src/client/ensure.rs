@@ -1,4 +1,4 @@
-//! Find or start the broker: the one implementation of it (design section 3.2).
+//! Find or start the broker: the one implementation of it (docs/ARCHITECTURE.md, "The order of a start").
 //!
 //! ```text
 //! connect --answers--> done

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::process::{self, State};
 
-/// Process identity (design section 1).
+/// Process identity (docs/ARCHITECTURE.md, "Words").
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessIdentity {

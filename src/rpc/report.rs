@@ -38,7 +38,7 @@ pub struct Failure {
     pub error: WireError,
 }
 
-/// The stages of a start, in their order (design section 3.2).
+/// The stages of a start, in their order (docs/ARCHITECTURE.md, "The order of a start").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {

@@ -103,16 +103,14 @@ impl Root {
 
     /// Asks the broker to stop its sessions and itself. A broker that was killed left its hosts: the next one adopts and stops them.
     fn shut_down(&self) {
-        let shutdown = ["shutdown", "--stop-sessions", "--timeout", "60s"];
-        for before in [None, Some(["ensure", "--timeout", "60s"])] {
-            if let Some(ensure) = before {
-                drop(try_finish(&mut self.command(ensure), b""));
-            }
-            drop(try_finish(&mut self.command(shutdown), b""));
-            if poll(SOON, || leftovers(self.folder()).is_empty().then_some(())).is_some() {
-                return;
-            }
+        let status = try_finish(&mut self.command(["status", "--json"]), b"");
+        let broker = status.ok().map(|output| output.stdout).unwrap_or_default();
+        let broker = serde_json::from_slice::<Value>(&broker).map(|document| document["broker"].is_object());
+        if matches!(broker, Ok(false)) && !leftovers(self.folder()).is_empty() {
+            drop(try_finish(&mut self.command(["ensure", "--timeout", "60s"]), b""));
         }
+        drop(try_finish(&mut self.command(["shutdown", "--stop-sessions", "--timeout", "60s"]), b""));
+        poll(SOON, || leftovers(self.folder()).is_empty().then_some(()));
     }
 
     /// Ends what is left, the hard way, until nothing appears any more.
@@ -226,8 +224,25 @@ mod tests {
     #[test]
     fn the_product_and_the_fixture_are_built() {
         let root = Root::new();
-        assert!(root.ostler(["--version"]).code().is_some());
+        root.ostler(["--version"]).exits(0);
         assert!(Path::new(FIXTURE).is_file());
+    }
+
+    #[test]
+    fn a_root_ends_what_was_started_in_it_even_if_its_broker_was_killed() {
+        for kill_broker in [false, true] {
+            let root = Root::new();
+            let session = root.json(["spawn", "--", "sleep", "1000"])["session"].clone();
+            let (command, host) = (Process::of_value(&session["pid"]), Process::of_value(&session["host_pid"]));
+            let broker = root.broker().expect("spawn starts one");
+            assert!(host.children().contains(&command) && broker.alive());
+            if kill_broker {
+                broker.kill_9();
+            }
+            assert!(command.alive() && host.alive());
+            drop(root);
+            assert!(!command.alive() && !host.alive() && !broker.alive());
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the evidence about an episode means: the table of design section 3.3, literally. A test walks every combination
+//! What the evidence about an episode means: the table of docs/ARCHITECTURE.md, "Host and life lock", literally. A test walks every combination
 //! of evidence and proves that exactly one row matches.
 //!
 //! The kernel lock is the proof of life (law 10). Identities only keep a copied root, another boot or another container
