@@ -187,6 +187,8 @@ fn attempt<G>(
         return Ok(Attempt::Moved);
     }
     check_private(&path(), &ours)?;
+    #[cfg(test)]
+    tests::between_open_and_lock();
     match fs4::FileExt::try_lock(&file) {
         Ok(()) => {}
         Err(fs4::TryLockError::WouldBlock) => return Ok(Attempt::Held),

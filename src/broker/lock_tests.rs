@@ -10,6 +10,17 @@ use super::*;
 use crate::broker::holder::lock_state;
 use crate::rpc::wire::LockState;
 
+thread_local! {
+    /// What somebody does to the name between open and lock.
+    static MEANWHILE: std::cell::RefCell<Option<Box<dyn FnOnce()>>> = const { std::cell::RefCell::new(None) };
+}
+
+pub(super) fn between_open_and_lock() {
+    if let Some(meanwhile) = MEANWHILE.take() {
+        meanwhile();
+    }
+}
+
 struct Home {
     _folder: tempfile::TempDir,
     root: StateRoot,
@@ -194,6 +205,60 @@ fn a_lock_that_appears_before_the_second_look_is_left_alone() {
     let rival = rival.into_inner().unwrap();
     assert!(home.root.folder().look(LOCK_NAME).unwrap().unwrap().is_same(rival.standing()));
     assert!(home.set_aside().is_empty());
+}
+
+/// flock(2) belongs to the inode, and the name is not the lock.
+#[test]
+fn a_lock_on_an_inode_that_lost_its_name_is_no_lock() {
+    let home = Home::new();
+    drop(home.take());
+    let lock = home.lock();
+    MEANWHILE.set(Some(Box::new(move || std::fs::remove_file(lock).unwrap())));
+    assert!(matches!(home.try_now(), Ok(Outcome::Held)), "the one attempt came to nothing");
+    let acquired = home.take();
+    assert!(home.root.folder().look(LOCK_NAME).unwrap().unwrap().is_same(acquired.standing()));
+}
+
+/// Six starters meet a folder in the lock's place. Without the writer lock and the second look under it, most of these
+/// runs have two owners.
+#[test]
+fn rounds_with_a_folder_in_place_have_one_owner_at_a_time() {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    const STARTERS: usize = 6;
+    const ROUNDS: usize = 30;
+    let home = Home::new();
+    let barrier = std::sync::Barrier::new(STARTERS);
+    let (owners, overlaps, writer) = (AtomicU32::new(0), AtomicU32::new(0), std::sync::Mutex::new(()));
+    let try_writer_lock = || Ok(writer.try_lock().ok());
+    std::thread::scope(|scope| {
+        for _ in 0..STARTERS {
+            let (home, barrier, owners, overlaps) = (&home, &barrier, &owners, &overlaps);
+            let try_writer_lock = &try_writer_lock;
+            scope.spawn(move || {
+                for _ in 0..ROUNDS {
+                    if barrier.wait().is_leader() {
+                        drop(std::fs::remove_file(home.lock()));
+                        std::fs::create_dir(home.lock()).unwrap();
+                    }
+                    barrier.wait();
+                    let deadline = Deadline::after(Duration::from_secs(60));
+                    let outcome = acquire(&home.root, deadline, try_writer_lock, || None::<()>);
+                    // Whatever happens, everybody comes to the barrier again.
+                    if let Ok(Outcome::Acquired(mut acquired)) = outcome {
+                        overlaps.fetch_add(owners.fetch_add(1, Ordering::SeqCst), Ordering::SeqCst);
+                        std::thread::yield_now();
+                        owners.fetch_sub(1, Ordering::SeqCst);
+                        acquired.release_mark().unwrap();
+                    } else {
+                        overlaps.fetch_add(1, Ordering::SeqCst);
+                    }
+                    barrier.wait();
+                }
+            });
+        }
+    });
+    assert_eq!(overlaps.into_inner(), 0, "rounds with two owners, or with none");
+    assert!(home.set_aside().len() <= quarantine::KEPT_MAX);
 }
 
 #[test]

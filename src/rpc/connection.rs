@@ -349,3 +349,7 @@ async fn write(mut stream: &Stream, mut queue: mpsc::Receiver<Vec<u8>>, queued: 
         queued.fetch_sub(line.len(), Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+#[path = "connection_tests.rs"]
+mod tests;

@@ -59,7 +59,6 @@ fn owners_that_are_killed_leave_the_lock_to_the_next() {
     assert!(debris(&arena) <= KEPT_MAX);
 }
 
-/// Without the second look under the writer lock, one in five of these rounds had two owners.
 #[test]
 fn a_folder_in_the_locks_place_is_overcome_by_one_at_a_time() {
     for _ in 0..15 {
