@@ -3,7 +3,8 @@
 
 use crate::host::files::episode_folder;
 use crate::host::spool::frame;
-use crate::host::spool::reader::{Piece, SpoolReader, extent};
+use crate::host::read::{read_spool, spool_extent};
+use crate::host::spool::reader::Piece;
 use crate::machine::SessionId;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::{Chunk, ReadParams, ReadResult, Stream, Timestamp};
@@ -47,12 +48,12 @@ struct Page {
 
 impl Page {
     fn read(&self, folder: &Path, episode: u32, from: u64) -> io::Result<ReadResult> {
-        let mut reader = SpoolReader::new(folder, from);
+        let mut reader = read_spool(folder, from);
         let mut result = ReadResult { episode, chunks: Vec::new(), next: from, lost_bytes: 0, ended: false };
         let mut bytes_read = 0;
         while bytes_read < self.limit {
             let Some(piece) = reader.next_piece()? else {
-                result.ended = !self.live && extent(folder)?.1 <= reader.position();
+                result.ended = !self.live && spool_extent(folder)?.1 <= reader.position();
                 break;
             };
             match piece {
