@@ -2,8 +2,8 @@
 //! comes, reads at the host's endpoint.
 
 use crate::host::files::episode_folder;
-use crate::host::spool::frame;
 use crate::host::read::{read_spool, spool_extent};
+use crate::host::spool::frame;
 use crate::host::spool::reader::Piece;
 use crate::machine::SessionId;
 use crate::rpc::error::{ErrorCode, WireError};

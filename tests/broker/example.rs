@@ -6,7 +6,7 @@ use crate::support::{OSTLER, Output, Root, finish};
 
 /// Runs the example as its users do.
 fn example(root: &Root, words: &[&str]) -> Output {
-    let mut command = root.command([] as [&str; 0]);
+    let mut command = root.command::<_, &str>([]);
     let mut python = std::process::Command::new("python3");
     python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tools/examples/ostler_min.py")).args(words);
     python.current_dir(root.folder()).stdin(std::process::Stdio::null()).env_clear().env("OSTLER", OSTLER);
