@@ -53,6 +53,7 @@ const ROOMS: &[Room] = &[
             "host::wire",
             "host::spec",
             "host::files",
+            "host::read",
             "host::spool",
             "adapter",
             "pool",
