@@ -323,6 +323,7 @@ impl Hosts {
         match self.verdict(session, episode).await? {
             Verdict::NeverOpened => Some(Found::Word(Word::NeverOpened)),
             Verdict::Ended(record) => {
+                self.finish_ended(session, episode).await?;
                 let run = self.run_at_end(session, episode, &record).await;
                 Some(Found::Word(exited(run, Some(record.exit), Some(record.ended_us), &[])))
             }
@@ -354,6 +355,24 @@ impl Hosts {
             }
             Verdict::StillStarting | Verdict::MissingLock => None,
             Verdict::Alive(record) => self.adopt(session, episode, &record).await,
+        }
+    }
+
+    /// A host that was killed between the exit of its command and the end of its sweep left marked processes; end
+    /// them. None: they cannot be ended yet.
+    async fn finish_ended(&self, session: &SessionId, episode: u32) -> Option<()> {
+        let (root, id) = (self.root.clone(), session.to_string());
+        let finished = tokio::task::spawn_blocking(move || match super::files::host_record(&root, &id, episode) {
+            Some(record) => finish_dead_host(&record).map(|_| ()),
+            None => Ok(()),
+        });
+        match finished.await {
+            Ok(Ok(())) => Some(()),
+            Ok(Err(error)) => {
+                tracing::warn!(session = session.as_str(), episode, %error, "its leftovers cannot be ended yet");
+                None
+            }
+            Err(_) => None,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::machine::{
     Answer, At, Decision, Digest, Effect, Event, Generation, Illegal, Input, Observation, OperationId, Refusal,
     Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
 };
-use ostler_ledger::{AppendError, Entry, Ledger, ReadError, Recovery, Stamp, Storage, SyncError};
+use ostler_ledger::{AppendError, Entry, Ledger, ReadError, Recovery, Stamp, Storage, SyncError, turns_of};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -211,9 +211,9 @@ impl<S: Storage, T> Turn<S, T> {
     /// # Errors
     /// What the ledger says. Nothing has been released.
     pub fn begin(&mut self, now: Time, recovery: &Recovery, generation: Generation) -> Result<(), BeginError> {
-        if !recovery.owed.is_empty() {
-            let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: generation.number };
-            self.ledger.append(&recovery.owed, &stamp)?;
+        let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: generation.number };
+        for owed in turns_of(&recovery.owed) {
+            self.ledger.append(owed, &stamp)?;
             self.ledger.sync()?;
         }
         let fences = std::mem::take(&mut self.doubtful).into_iter().filter_map(|session| {
