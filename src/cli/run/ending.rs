@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::super::context::Broker;
 use super::super::exit;
@@ -9,23 +10,33 @@ use super::super::failure::Failure;
 use super::super::spawn::Options;
 use crate::host::{files, wire as host};
 use crate::os::arg::Arg;
+use crate::os::deadline::Deadline;
 use crate::os::environment::Environment;
 use crate::os::signal;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{Exit, Session, SessionResult, WaitFor, WaitParams};
 
+/// How long the broker may take to know of an end that the host has written down.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+
 /// The exit code of the episode that `session` shows. Its host has the first word: that is there even if no broker is, and belongs to this
-/// episode even if the session has gone on meanwhile.
+/// episode even if the session has gone on meanwhile. The broker is given a moment to know of the end too, so that whoever asks next finds
+/// the session ended.
 ///
 /// # Errors
 /// If the episode never came up or was lost with its host, and what the broker answers.
 pub(super) fn code(session: &Session, folder: &Path, broker: &mut Broker) -> Result<u8, Failure> {
-    if let Ok(Some(record)) = files::read_exit(folder) {
-        return of_host(&record.exit, broker);
+    let known = files::read_exit(folder).ok().flatten();
+    if known.is_some() {
+        broker.client.set_deadline(Deadline::after(SETTLES_WITHIN));
     }
     let params = WaitParams { session: session.id.clone(), until: WaitFor::Ended, timeout_ms: None };
-    let SessionResult { session: ended } = broker.call(Method::SessionWait, &params)?;
+    let waited = broker.call::<SessionResult>(Method::SessionWait, &params);
+    if let Some(record) = known {
+        return of_host(&record.exit, broker);
+    }
+    let ended = waited?.session;
     match (ended.exit, files::read_exit(folder)) {
         (_, Ok(Some(record))) => of_host(&record.exit, broker),
         (Some(exit), _) if ended.episode == session.episode => of_broker(&exit, broker),

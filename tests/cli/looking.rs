@@ -1,0 +1,157 @@
+//! Status, doctor and shutdown in every state of a broker. They look: nothing is started, made or locked by them.
+
+use crate::support::{Root, SOON, wait_until};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+fn state(root: &Root) -> Value {
+    root.json(["status"])["state"].clone()
+}
+
+/// How the check of this name went.
+fn check<'a>(doctor: &'a Value, name: &str) -> &'a Value {
+    let found = doctor["checks"].as_array().into_iter().flatten().find(|check| check["check"] == name);
+    &found.unwrap_or_else(|| panic!("no check {name} in {doctor}"))["status"]
+}
+
+#[test]
+fn where_nothing_is_nothing_is_made() {
+    let root = Root::new();
+    let status = root.json(["status"]);
+    assert_eq!(
+        (&status["state"], &status["lock"]["held"], &status["broker"]),
+        (&"absent".into(), &false.into(), &Value::Null)
+    );
+    assert_eq!(check(&root.json(["doctor"]), "root"), "skip");
+    assert_eq!(root.json(["shutdown"])["broker"], Value::Null);
+    assert!(!root.path().exists());
+}
+
+#[test]
+fn a_broker_runs_and_leaves_and_its_sessions_go_on() {
+    let root = Root::new();
+    root.json(["spawn", "--name", "x", "--", "sleep", "1000"]);
+    let status = root.json(["status"]);
+    assert_eq!(
+        (&status["state"], &status["lock"]["held"], &status["sessions"]["live"]),
+        (&"running".into(), &true.into(), &1.into())
+    );
+    assert_eq!(status["lock"]["owner"]["pid"], status["broker"]["pid"]);
+    let doctor = root.json(["doctor"]);
+    let bad = |check: &&Value| check["status"] != "ok";
+    assert_eq!(doctor["checks"].as_array().unwrap().iter().find(bad), None, "{doctor}");
+    let process = crate::support::Process::of_value(&root.json(["show", "x"])["session"]["pid"]);
+    assert_eq!(root.json(["shutdown"])["broker"], status["broker"]);
+    assert_eq!(state(&root), "absent", "shutdown returns when a successor could start");
+    assert!(process.alive());
+    let doctor = root.json(["doctor"]);
+    assert_eq!(
+        (check(&doctor, "strays"), check(&doctor, "broker")),
+        (&"ok".into(), &"skip".into()),
+        "its host holds it: {doctor}"
+    );
+    root.json(["shutdown", "--stop-sessions"]);
+    assert!(process.alive(), "no broker, nobody asked to stop anything");
+    root.json(["ensure"]);
+    root.json(["shutdown", "--stop-sessions"]);
+    assert!(!process.alive());
+}
+
+#[test]
+fn a_killed_broker_leaves_nothing_that_looks_alive() {
+    let root = Root::new();
+    root.json(["ensure"]);
+    root.broker().unwrap().kill_9();
+    let status = root.json(["status"]);
+    assert_eq!(
+        (&status["state"], &status["lock"]["held"], &status["lock"]["owner_lives"]),
+        (&"absent".into(), &false.into(), &false.into())
+    );
+    assert!(status["ledger"]["seq"].as_u64().unwrap() > 0, "the ledger is read from its files: {status}");
+    assert_eq!(root.json(["shutdown"])["broker"], Value::Null);
+    let doctor = root.json(["doctor"]);
+    assert_eq!(
+        (check(&doctor, "broker"), check(&doctor, "lock"), check(&doctor, "discovery")),
+        (&"skip".into(), &"ok".into(), &"ok".into()),
+        "{doctor}"
+    );
+}
+
+#[test]
+fn a_silent_owner_is_named_and_ended_only_by_force() {
+    let root = Root::new();
+    root.json(["ensure"]);
+    let broker = root.broker().unwrap();
+    kill(Pid::from_raw(broker.pid), Signal::SIGSTOP).unwrap();
+    let looked = root.ostler(["--json", "--timeout", "300ms", "status"]).exits(0).json();
+    assert_eq!((&looked["state"], &looked["lock"]["held"]), (&"unresponsive".into(), &true.into()));
+    let doctor = root.ostler(["--json", "--timeout", "300ms", "doctor"]).exits(1).json();
+    assert_eq!(check(&doctor, "broker"), "fail");
+    let refused = root.ostler(["--json", "--timeout", "300ms", "shutdown"]).exits(5).json();
+    assert_eq!(refused["error"]["code"], "broker_blocked");
+    assert!(refused["error"]["data"]["remedy"].as_str().unwrap().contains("--force"), "{refused}");
+    assert!(broker.alive());
+    assert_eq!(root.ostler(["--json", "shutdown", "--force"]).exits(0).json()["forced"], true);
+    assert!(!broker.alive());
+    assert_eq!(state(&root), "absent");
+    assert_eq!(root.json(["ensure"])["broker"]["generation"], 2);
+}
+
+#[test]
+fn a_root_that_is_not_ours_alone_is_blocked_and_says_why() {
+    let root = Root::new();
+    fs::create_dir(root.path()).unwrap();
+    let mode = |mode| fs::set_permissions(root.path(), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o755);
+    let status = root.json(["status"]);
+    assert_eq!(status["state"], "blocked");
+    assert!(status["degraded"][0].as_str().unwrap().contains("0755"), "{status}");
+    assert_eq!(check(&root.ostler(["--json", "doctor"]).exits(1).json(), "root"), "fail");
+    let refused = root.ostler(["--json", "ensure"]).json();
+    assert!(refused["error"]["message"].as_str().unwrap().contains("chmod 700"), "{refused}");
+    root.ostler(["shutdown"]).exits(5);
+    mode(0o700);
+    root.json(["ensure"]);
+}
+
+#[test]
+fn a_lock_that_others_may_open_is_blocked_and_a_folder_in_its_place_is_not() {
+    let root = Root::new();
+    fs::create_dir(root.path()).unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let lock = root.path().join("broker.lock");
+    fs::write(&lock, "").unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(state(&root), "blocked");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(state(&root), "absent", "the next start sets it aside");
+    assert_eq!(check(&root.json(["doctor"]), "lock"), "warn");
+    root.json(["ensure"]);
+    assert_eq!(state(&root), "running");
+}
+
+#[test]
+fn processes_of_a_dead_host_are_shown() {
+    let root = Root::new();
+    let session =
+        root.json(["spawn", "--", "sh", "-c", "setsid sleep 1000 & echo $!; exec sleep 1000"])["session"].clone();
+    let id = session["id"].as_str().unwrap();
+    wait_until(SOON, "the pid of its child", || root.ostler(["logs", id]).text().ends_with('\n'));
+    let child = crate::support::Process::of(root.ostler(["logs", id]).text().trim().parse().unwrap()).unwrap();
+    // First the broker, so that nobody cleans up after the host.
+    root.broker().unwrap().kill_9();
+    crate::support::Process::of_value(&session["host_pid"]).kill_9();
+    wait_until(SOON, "the command to die with its host", || {
+        let doctor = root.ostler(["--json", "doctor"]).exits(0).json();
+        check(&doctor, "strays") == "warn" && doctor.to_string().contains(&format!("pid {}\"", child.pid))
+    });
+    assert!(child.alive(), "looking ends nobody");
+    root.json(["ensure"]);
+    wait_until(SOON, "the broker to end what is left", || !child.alive());
+    assert_eq!(check(&root.json(["doctor"]), "strays"), "ok");
+}

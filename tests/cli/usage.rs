@@ -1,0 +1,46 @@
+//! Usage errors, help, and what is printed about the program itself: none of it touches a state root.
+
+use crate::support::Root;
+
+#[test]
+fn a_usage_error_is_a_document_where_documents_are_wanted() {
+    let root = Root::new();
+    let output = root.ostler(["--json", "frobnicate"]).exits(2);
+    let error = &output.json()["error"];
+    assert_eq!(
+        (&error["code"], &error["retry"], &error["data"]["reason"]),
+        (&"invalid_input".into(), &"never".into(), &"usage".into())
+    );
+    assert!(output.stderr.is_empty(), "{output:?}");
+    let output = root.ostler(["spawn", "--name", "x"]).exits(2);
+    assert!(output.stdout.is_empty() && output.error_text().contains("CMD"), "{output:?}");
+    // Behind the dashes everything is the command's.
+    let output = root.ostler(["spawn", "--frob", "--", "--json"]).exits(2);
+    assert!(output.stdout.is_empty(), "{output:?}");
+    assert!(!root.path().exists());
+}
+
+#[test]
+fn help_manual_schema_and_completions_need_no_root() {
+    let root = Root::new();
+    for arguments in [&["--help"][..], &["--version"], &["ledger", "verify", "--help"], &["man"]] {
+        let output = root.ostler(arguments).exits(0);
+        assert!(output.text().contains("ostler") && output.stderr.is_empty(), "{output:?}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(root.ostler(["completions", shell]).exits(0).text().contains("reconcile"), "{shell}");
+    }
+    let schema = root.json(["schema"]);
+    assert_eq!(schema["schema"], 1);
+    assert!(schema["methods"]["session.spawn"]["params"].is_object());
+    assert!(!root.path().exists());
+}
+
+#[test]
+fn a_key_is_checked_before_anything_is_started() {
+    let root = Root::new();
+    for key in ["", "\u{fc}", "a\tb", &"k".repeat(129)] {
+        assert_eq!(root.ostler(["--json", "spawn", "--key", key, "--", "true"]).exits(2).error_code(), "invalid_input");
+    }
+    assert!(!root.path().exists());
+}
