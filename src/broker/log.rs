@@ -1,6 +1,6 @@
 //! `broker.log`: where `tracing` writes. Bounded: rotated by size within a run, and the previous run's is kept.
 //!
-//! Promises: a log that cannot be written never stops the broker; at most three files of [`LOG_BYTES_MAX`] stand in the
+//! Promises: a log that cannot be written never stops the broker; at most three files of `LOG_BYTES_MAX` stand in the
 //! state root; what the process prints to its standard error (a panic) lands here too.
 
 use std::fs::File;

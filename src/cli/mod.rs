@@ -1,6 +1,6 @@
 //! The command line: arguments in, documents and text out, one exit code. Each command is one file; what they share stands beside them.
 //! Promises (contract section 1): with `--json` every outcome, failures included, is a document on standard output; exit codes are those of
-//! [`exit`]; a reader that goes away ends the program quietly.
+//! `exit`; a reader that goes away ends the program quietly.
 
 mod args;
 mod batch;

@@ -3,7 +3,7 @@
 //! Older hosts speak this for weeks with newer brokers, so it has its own version number and golden transcripts: members
 //! may be added, never changed. JSON lines both ways. A request is `{"id":n,"request":"...",...}`, its answer
 //! `{"id":n,"ok":"...",...}` or `{"id":n,"error":{...}}`, and what nobody asked for is `{"push":"...",...}`.
-//! Answers to `read` and `follow` are followed by frames (see [`super::spool::frame`]): `read` by exactly `bytes` of
+//! Answers to `read` and `follow` are followed by frames (see `super::spool::frame`): `read` by exactly `bytes` of
 //! them, `follow` by frames until the end of the connection.
 
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! Starting a process that outlives its starter and owes it nothing: own session, no descriptor but three, default
 //! signals, private umask, sane limits, an environment reduced to an allow list. And that process's side of it.
 //!
-//! Standard input is empty, standard output is the report pipe until [`take_report`], standard error is a log file.
+//! Standard input is empty, standard output is the report pipe until `take_report`, standard error is a log file.
 #![expect(unsafe_code, reason = "what happens between fork and exec is not in std")]
 
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,6 @@
 //! INT, TERM and HUP as events instead of ends, for programs that have something to put in order first.
 //!
-//! Promise: from [`Interruptions::take`] on no such signal ends this process by itself, each is seen by `next`, and what
+//! Promise: from `Interruptions::take` on no such signal ends this process by itself, each is seen by `next`, and what
 //! the caller had ignored (`nohup`, a shell's background job) stays ignored.
 #![expect(
     unsafe_code,

@@ -1,4 +1,4 @@
-//! The storage port: the only way from the ledger to the world. Two implementations: [`Disk`], and [`SimulatedDisk`]
+//! The storage port: the only way from the ledger to the world. Two implementations: `Disk`, and `SimulatedDisk`
 //! with separate visible and durable images. What a real kernel promises and does not promise is written at each call.
 
 #[cfg(unix)]

@@ -1,6 +1,6 @@
 //! The broker's connection to a living host: says hello with the broker's generation, checks that the host is the one
 //! that was meant, carries requests and hands on what the host says unasked. When the host goes, requests fail with
-//! [`LinkError::Closed`] and the pushes end; the evidence then tells why.
+//! `LinkError::Closed` and the pushes end; the evidence then tells why.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

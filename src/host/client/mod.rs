@@ -1,5 +1,5 @@
 //! What a broker does with hosts: it prepares their folders, starts them, judges what it finds after a crash, speaks to
-//! the living and finishes what the dead left. Everything but [`link`] is blocking.
+//! the living and finishes what the dead left. Everything but `link` is blocking.
 
 /// What can be seen of an episode without speaking to its host.
 pub mod evidence;

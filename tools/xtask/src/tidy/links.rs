@@ -1,6 +1,8 @@
-//! Links within the repository lead somewhere: files, folders and headings.
+//! Links within the repository lead somewhere: files, folders and headings; and those of module comments, for which the
+//! documentation tool has a trap.
 
 use super::Problem;
+use super::modules::modules;
 use super::tree::{Tree, folder_of, join};
 
 /// Every relative link of a Markdown file resolves.
@@ -16,6 +18,32 @@ pub(crate) fn links(tree: &Tree) -> Vec<Problem> {
                     what,
                     instead: "correct it, or link the text that took its place",
                 });
+            }
+        }
+    }
+    problems
+}
+
+/// A module with a comment at its `mod` line and one inside has the links of both resolved from the outside, so what is
+/// meant from the inside is not found.
+pub(crate) fn module_links(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let modules = modules(tree);
+    for (file, text) in tree.with_extension("rs") {
+        let commented = modules.get(file).is_some_and(|module| module.commented);
+        let header = text.lines().enumerate().take_while(|(_, line)| line.starts_with("//!"));
+        for (index, line) in header.filter(|_| commented) {
+            for piece in line.split("[`").skip(1) {
+                let (link, after) = piece.split_once("`]").unwrap_or((piece, ""));
+                if !link.starts_with("crate::") && !after.starts_with("(crate::") {
+                    problems.push(Problem {
+                        file: file.to_owned(),
+                        line: index + 1,
+                        rule: "module link",
+                        what: format!("[`{link}`] is looked for in the parent module"),
+                        instead: "spell it from `crate::`, or leave the brackets out",
+                    });
+                }
             }
         }
     }
@@ -77,7 +105,7 @@ fn headings(text: &str) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use super::links;
+    use super::{links, module_links};
     use crate::tidy::breaches;
 
     #[test]
@@ -92,5 +120,20 @@ mod tests {
             "a.md:8: link: `sub/c.md` does not exist",
         ];
         assert_eq!(breaches(links, &files), expected);
+    }
+    #[test]
+    fn module_links_bite_where_the_mod_line_has_a_comment() {
+        let inside = "//! See [`X`], [`crate::X`] and [`Y`](crate::Y).\n/// [`Z`]\nstruct Z;\n";
+        let files = [
+            ("Cargo.toml", ""),
+            ("src/lib.rs", "/// A.\n#[cfg(x)]\npub mod a;\npub mod b;\n// C.\nmod c;\n"),
+            ("src/a.rs", inside),
+            ("src/b.rs", inside),
+            ("src/c.rs", inside),
+        ];
+        assert_eq!(
+            breaches(module_links, &files),
+            ["src/a.rs:1: module link: [`X`] is looked for in the parent module"]
+        );
     }
 }

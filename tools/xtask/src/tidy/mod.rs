@@ -51,6 +51,7 @@ const RULES: &[Rule] = &[
     testing::sleeps,
     testing::ignored,
     links::links,
+    links::module_links,
 ];
 
 /// Checks the repository at `top`; prints each problem. `Err` holds the closing line.

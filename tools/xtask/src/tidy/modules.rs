@@ -16,13 +16,15 @@ pub(crate) struct Module {
     pub(crate) path: Vec<String>,
     /// Compiled for tests only, by the `mod` line that led here or by its place.
     pub(crate) test: bool,
+    /// The `mod` line that led here carries a comment, too.
+    pub(crate) commented: bool,
 }
 
 /// Everything that `mod` lines reach, by file.
 pub(crate) fn modules(tree: &Tree) -> BTreeMap<String, Module> {
     let mut found = BTreeMap::new();
     for root in crate_roots(tree) {
-        let module = Module { root: root.clone(), path: Vec::new(), test: is_test_place(&root) };
+        let module = Module { root: root.clone(), path: Vec::new(), test: is_test_place(&root), commented: false };
         add(tree, &root, module, &mut found);
     }
     found
@@ -85,8 +87,15 @@ fn add(tree: &Tree, file: &str, module: Module, found: &mut BTreeMap<String, Mod
         path.extend(line.scope.modules.iter().cloned());
         path.push(line.name.clone());
         let test = module.test || line.scope.test;
-        add(tree, &child_file, Module { root: module.root.clone(), path, test }, found);
+        let commented = is_commented(text, line.line);
+        add(tree, &child_file, Module { root: module.root.clone(), path, test, commented }, found);
     }
+}
+
+/// True if a documentation comment stands above the line, counted from 1, past its attributes.
+fn is_commented(text: &str, line: usize) -> bool {
+    let above: Vec<&str> = text.lines().take(line.saturating_sub(1)).map(str::trim).collect();
+    above.iter().rev().find(|line| !line.starts_with("#[")).is_some_and(|line| line.starts_with("///"))
 }
 
 /// Where the file of `line`, found in `file`, may be.
