@@ -93,8 +93,8 @@ struct Raw {
 
 impl Raw {
     fn say(&mut self, line: &str) {
-        self.stream.write_all(line.as_bytes()).unwrap();
-        self.stream.write_all(b"\n").unwrap();
+        // In one write: the broker may hang up on a line that is too long before its end comes.
+        self.stream.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     fn hear(&mut self) -> Value {
