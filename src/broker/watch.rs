@@ -11,7 +11,7 @@
 
 use std::io;
 
-use crate::os::folder::{Folder, Standing};
+use crate::os::folder::{self, Standing};
 use crate::os::paths::StateRoot;
 use crate::rpc::record::{self, Found};
 
@@ -96,7 +96,7 @@ impl Watch {
     /// Looks and judges.
     ///
     /// # Errors
-    /// If the state root cannot be looked into; nothing follows from that but a line in the log.
+    /// If this process cannot look (no descriptor left, say); nothing follows from that but a line in the log.
     pub fn check(&self, root: &StateRoot) -> io::Result<Verdict> {
         self.look(root).map(judge)
     }
@@ -112,9 +112,12 @@ impl Watch {
             Found::Record(_) => Name::Foreign,
             Found::Absent | Found::Damaged(_) => Name::Gone,
         };
-        // A folder that is gone, or is no longer ours to enter, is a socket that is gone.
-        let socket = Folder::open(&self.socket_folder).and_then(|folder| folder.look(&self.socket_name));
-        let socket = socket.map_or(Name::Gone, |there| compare(there, &self.socket));
+        let socket = match folder::look_at(&self.socket_folder.join(&self.socket_name)) {
+            Ok(there) => compare(there, &self.socket),
+            // A folder that is no longer ours to enter is a socket that is gone.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Name::Gone,
+            Err(error) => return Err(error),
+        };
         Ok(Seen { lock, discovery, socket })
     }
 }

@@ -338,6 +338,18 @@ impl AsFd for Folder {
     }
 }
 
+/// What stands at a path, whose last component is not followed; none if nothing does. Needs no descriptor.
+///
+/// # Errors
+/// What the system answers.
+pub fn look_at(path: &Path) -> io::Result<Option<Standing>> {
+    match nix::sys::stat::lstat(path) {
+        Ok(stat) => Ok(Some(Standing::of(&stat))),
+        Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// What the system says about an open file.
 ///
 /// # Errors

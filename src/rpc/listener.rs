@@ -264,6 +264,10 @@ impl Exhausted {
         {
             let error = WireError::new(ErrorCode::Capacity, "the broker has no file descriptor for a connection");
             refuse(&stream, &error.reason("descriptors")).await;
+            drop(stream);
+            self.reserve = File::open("/dev/null").ok();
+            // Whoever knocked knows; the next may be told at once.
+            return;
         }
         self.reserve = File::open("/dev/null").ok();
         sleep(EXHAUSTED_PAUSE).await;

@@ -71,7 +71,7 @@ impl Found {
 /// Reads the record of the state root held by `root`.
 ///
 /// # Errors
-/// Only what keeps the root from being read at all; a bad record is [`Found::Damaged`].
+/// What keeps this process from reading at all; a bad record is [`Found::Damaged`].
 pub fn read(root: &Folder) -> io::Result<Found> {
     let damaged = |why: &str| Ok(Found::Damaged(why.to_owned()));
     match root.look(RECORD_NAME)? {
@@ -85,7 +85,11 @@ pub fn read(root: &Folder) -> io::Result<Found> {
     let bytes = match root.read(RECORD_NAME, RECORD_BYTES_MAX) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(Found::Absent),
-        Err(error) => return damaged(&error.to_string()),
+        // What it is, it is for everybody. An error of this process (no descriptor left) says nothing of the record.
+        Err(error) if matches!(error.kind(), io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput) => {
+            return damaged(&error.to_string());
+        }
+        Err(error) => return Err(error),
     };
     match serde_json::from_slice::<Record>(&bytes) {
         Ok(record) => Ok(Found::Record(Box::new(record))),

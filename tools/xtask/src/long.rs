@@ -15,12 +15,20 @@ struct Job {
     budget_seconds: u64,
 }
 
-const JOBS: &[Job] = &[Job {
-    name: "mutations",
-    prefix: "long_mutations",
-    what: "hostile input: a million mutations of the committed seeds for each fuzz target",
-    budget_seconds: 1800,
-}];
+const JOBS: &[Job] = &[
+    Job {
+        name: "mutations",
+        prefix: "long_mutations",
+        what: "hostile input: a million mutations of the committed seeds for each fuzz target",
+        budget_seconds: 1800,
+    },
+    Job {
+        name: "stampedes",
+        prefix: "long_stampede",
+        what: "find-or-start: twenty rounds of fifty clients at once, on new roots and after kills, with and without probers",
+        budget_seconds: 900,
+    },
+];
 
 /// How many of a thing the long tests do, handed down in the environment.
 const KNOBS: &[(&str, &str)] = &[("--seeds", "OSTLER_TEST_SEEDS"), ("--rounds", "OSTLER_TEST_ROUNDS")];
