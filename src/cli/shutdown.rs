@@ -46,7 +46,7 @@ const ORDERLY: Duration = Duration::from_secs(30);
 /// The same where sessions are stopped first: the longest grace of a stop, and the time to end what is left.
 const WITH_SESSIONS: Duration = Duration::from_secs(180);
 /// How long a silent owner has between TERM and KILL, and after KILL.
-const SILENT_GRACE_MS: u64 = 5_000;
+const SILENT_GRACE_MS: u64 = 3_000;
 const FIRST_LOOK: Duration = Duration::from_millis(5);
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
@@ -68,7 +68,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
-    let found = status::look(root, context);
+    // The other half is for what follows.
+    let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2));
     match found.state {
         RunState::Absent => Ok(Document { broker: None, forced: false }),
         RunState::Running | RunState::Draining => {

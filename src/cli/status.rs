@@ -13,6 +13,7 @@ use super::{sessions, text};
 use crate::broker::discovery::{self, Found};
 use crate::broker::holder;
 use crate::broker::lock::LOCK_NAME;
+use crate::os::deadline::Deadline;
 use crate::os::folder::Kind;
 use crate::os::paths::{StateRoot, check_private};
 use crate::rpc::error::ErrorCode;
@@ -24,12 +25,12 @@ use crate::rpc::wire::{BrokerStatusParams, BrokerStatusResult, LedgerHead, LockS
 pub(crate) struct Args {}
 
 /// How long a broker may take to answer before it counts as unresponsive (contract section 4: hello 5 s).
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
     let path = context.root_path("look at the broker")?;
     let status = match StateRoot::open(&path) {
-        Ok(Some(root)) => look(&root, context),
+        Ok(Some(root)) => look(&root, context, context.bounded(ANSWER_WITHIN)),
         Ok(None) => without_broker(RunState::Absent, LockState { held: Some(false), ..unknown_lock() }, Vec::new()),
         Err(error) => without_broker(RunState::Blocked, unknown_lock(), vec![error.to_string()]),
     };
@@ -37,9 +38,9 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// How the broker of this root is.
-pub(super) fn look(root: &StateRoot, context: &Context) -> BrokerStatusResult {
-    let deadline = context.bounded(ANSWER_WITHIN).at_most(ANSWER_WITHIN);
+/// How the broker of this root is: as it answers within the deadline (and its own), else as the files and the lock table tell.
+pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> BrokerStatusResult {
+    let deadline = deadline.at_most(ANSWER_WITHIN);
     let mut degraded = Vec::new();
     match context.ask(root, Method::BrokerStatus, &BrokerStatusParams {}, deadline) {
         Ok(status) => return status,

@@ -94,7 +94,7 @@ fn a_silent_owner_is_named_and_ended_only_by_force() {
     assert_eq!(refused["error"]["code"], "broker_blocked");
     assert!(refused["error"]["data"]["remedy"].as_str().unwrap().contains("--force"), "{refused}");
     assert!(broker.alive());
-    assert_eq!(root.ostler(["--json", "shutdown", "--force"]).exits(0).json()["forced"], true);
+    assert_eq!(root.ostler(["--json", "--timeout", "2s", "shutdown", "--force"]).exits(0).json()["forced"], true);
     assert!(!broker.alive());
     assert_eq!(state(&root), "absent");
     assert_eq!(root.json(["ensure"])["broker"]["generation"], 2);
