@@ -90,6 +90,9 @@ fn a_silent_owner_is_named_and_ended_only_by_force() {
     assert_eq!((&looked["state"], &looked["lock"]["held"]), (&"unresponsive".into(), &true.into()));
     let doctor = root.ostler(["--json", "--timeout", "300ms", "doctor"]).exits(1).json();
     assert_eq!(check(&doctor, "broker"), "fail");
+    let unanswered = root.ostler(["--json", "--timeout", "1s", "list"]).exits(5).json();
+    assert_eq!(unanswered["error"]["data"]["reason"], "unresponsive", "{unanswered}");
+    assert!(unanswered["error"]["message"].as_str().unwrap().contains("shutdown --force"), "{unanswered}");
     let refused = root.ostler(["--json", "--timeout", "300ms", "shutdown"]).exits(5).json();
     assert_eq!(refused["error"]["code"], "broker_blocked");
     assert!(refused["error"]["data"]["remedy"].as_str().unwrap().contains("--force"), "{refused}");
