@@ -11,7 +11,7 @@ use super::duration;
 use super::failure::Failure;
 use super::output::Output;
 use super::settings::{Flags, Places, Settings};
-use crate::client::{Client, ClientOptions, Credential};
+use crate::client::{Client, ClientOptions, Credential, ENSURE_WITHIN};
 use crate::os::deadline::Deadline;
 use crate::os::environment::Environment;
 use crate::os::paths::{self, StateRoot};
@@ -104,6 +104,8 @@ impl Context {
             no_start: self.globals.no_start,
             credential: self.credential(),
             environment: self.environment.clone(),
+            // Whoever says how long it may take says it of the start of a broker too.
+            ensure_within: self.globals.timeout.unwrap_or(ENSURE_WITHIN),
             ..ClientOptions::new(root, deadline)
         }
     }

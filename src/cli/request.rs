@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::args;
 use super::spawn::{self, InheritEnv, Options};
+use crate::host::marker;
 use crate::os::environment::Environment;
 use crate::os::limits;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -16,7 +17,14 @@ const MINIMAL: [&str; 11] =
     ["HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
 /// What the host sets for each session; a caller that is itself in a session must not pass its own on.
-const OF_SESSION: [&str; 4] = ["OSTLER_ROOT", "OSTLER_SESSION", "OSTLER_EPISODE", "OSTLER_CREDENTIAL"];
+const OF_SESSION: [&str; 6] = [
+    "OSTLER_ROOT",
+    "OSTLER_SESSION",
+    "OSTLER_EPISODE",
+    "OSTLER_CREDENTIAL",
+    marker::COMMAND_VARIABLE,
+    marker::HOST_VARIABLE,
+];
 
 /// Who feeds the command, and whether its output will be followed from the start.
 #[derive(Debug, Clone, Copy)]
