@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 
 use super::{Client, ClientOptions};
-use crate::os::peer::hang_up;
+use crate::os::socket::hang_up;
 use crate::rpc::envelope;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::frame::{FRAME_BYTES_MAX, Lines};

@@ -4,13 +4,13 @@
 //! with its stage, exit status, last log lines and what to type.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use super::{ClientOptions, Program};
 use crate::os::deadline::Deadline;
-use crate::os::detach::{Detached, Reading, Started};
+use crate::os::detach::{Detached, Reading, Started, own_image};
 use crate::os::paths::StateRoot;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::frame::Lines;
@@ -65,23 +65,10 @@ pub(super) fn start(options: &ClientOptions, root: &StateRoot, deadline: Deadlin
 fn program(program: &Program) -> Result<PathBuf, WireError> {
     match program {
         Program::File(path) => Ok(path.clone()),
-        Program::Own => own_image(),
+        Program::Own => own_image().map_err(|error| {
+            WireError::new(ErrorCode::BrokerUnreachable, format!("this executable has no path: {error}"))
+        }),
     }
-}
-
-/// The executable that is running. Its path reads better in a process list; once the file was replaced the path leads to
-/// another program and the running image is reached through the kernel.
-fn own_image() -> Result<PathBuf, WireError> {
-    let path = std::env::current_exe().map_err(|error| {
-        WireError::new(ErrorCode::BrokerUnreachable, format!("this executable has no path: {error}"))
-    })?;
-    let image = Path::new("/proc/self/exe");
-    let identity = |path: &Path| {
-        use std::os::unix::fs::MetadataExt;
-        std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()))
-    };
-    let is_same = identity(image).is_none_or(|running| identity(&path) == Some(running));
-    Ok(if is_same { path } else { image.to_owned() })
 }
 
 fn follow(mut started: Started, deadline: Deadline) -> Result<Told, WireError> {

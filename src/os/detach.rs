@@ -8,8 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use nix::sys::stat::Mode;
 
 use super::deadline::Deadline;
 use super::environment::Environment;
+use super::spawn::OWN_IMAGE;
 
 /// Tells a started process that its standard output is a report pipe and how many milliseconds it has, and every part of
 /// it that it must not start another one.
@@ -140,6 +142,19 @@ impl Started {
         // Without a thread for it the zombie stays until the starter ends: no reason to fail.
         drop(reaper.stack_size(64 * 1024).spawn(move || child.wait()));
     }
+}
+
+/// The executable that is running. Its path reads better in a process list; once the file was replaced the path leads to
+/// another program, and the running image is reached through the kernel.
+///
+/// # Errors
+/// If the system does not say.
+pub fn own_image() -> io::Result<PathBuf> {
+    let path = std::env::current_exe()?;
+    let image = Path::new(OWN_IMAGE);
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let is_same = identity(image).is_none_or(|running| identity(&path) == Some(running));
+    Ok(if is_same { path } else { image.to_owned() })
 }
 
 /// Waits until there is something to read; says whether there is.

@@ -15,6 +15,8 @@ pub mod detach;
 pub mod entropy;
 /// The one reading of the process environment.
 pub mod environment;
+/// What an error of the system means.
+pub mod errors;
 /// Named points where a test build can pause, fail or abort.
 pub mod fail;
 /// What kind of file system a folder is on.
@@ -31,14 +33,14 @@ pub mod limits;
 pub mod locks;
 /// The state root: where it is, that it is ours.
 pub mod paths;
-/// Who is at the other end of a local socket.
-pub mod peer;
 /// The kernel's process table, read only.
 pub mod process;
 /// The runtime folder: where sockets live.
 pub mod runtime;
 /// Signals that reach who is meant or nobody.
 pub mod signal;
+/// Local sockets, and who is at their other end.
+pub mod socket;
 /// Starts a program detached.
 pub mod spawn;
 /// Standard output and error without a buffer.

@@ -14,7 +14,7 @@ use super::hello::{self, Mismatch};
 use super::record::Record;
 use super::wire::{ClientInfo, HelloParams, HelloResult, PROTOCOL, Role, encode};
 use crate::os::deadline::{Deadline, Pauses};
-use crate::os::peer::{PeerError, same_user};
+use crate::os::socket::{PeerError, same_user};
 
 /// A connection.
 #[derive(Debug)]

@@ -2,9 +2,8 @@
 
 use std::io;
 
-use nix::errno::Errno;
-
 use super::error::{ErrorCode, WireError};
+use crate::os::errors;
 use crate::os::paths::PathError;
 
 impl From<&PathError> for WireError {
@@ -23,8 +22,8 @@ impl From<&PathError> for WireError {
         match error {
             PathError::Io { path, source, .. } => {
                 let wire = wire.with("path", path.display().to_string());
-                match source.raw_os_error().map(Errno::from_raw) {
-                    Some(errno) => wire.with("errno", format!("{errno:?}")),
+                match errors::name(source) {
+                    Some(name) => wire.with("errno", name),
                     None => wire,
                 }
             }
@@ -47,16 +46,17 @@ impl From<PathError> for WireError {
 
 /// The code for a file operation that the system refused.
 pub fn storage_code(error: &io::Error) -> ErrorCode {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG) => ErrorCode::StorageFull,
-        Some(Errno::EACCES | Errno::EPERM) => ErrorCode::Denied,
-        _ => ErrorCode::StorageFailed,
+    let kind = error.kind();
+    if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge) {
+        return ErrorCode::StorageFull;
     }
+    if kind == io::ErrorKind::PermissionDenied { ErrorCode::Denied } else { ErrorCode::StorageFailed }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::errno::Errno;
 
     #[test]
     fn the_system_speaks_with_path_and_errno() {
@@ -65,7 +65,10 @@ mod tests {
         assert_eq!(read_only.code, ErrorCode::StorageFailed);
         assert_eq!((&read_only.data["path"], &read_only.data["errno"]), (&"/ro/root".into(), &"EROFS".into()));
         assert!(read_only.message.contains("/ro/root") && read_only.message.contains("read-only"));
-        assert_eq!(case(Errno::ENOSPC).code, ErrorCode::StorageFull);
+        for full in [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG] {
+            assert_eq!(case(full).code, ErrorCode::StorageFull);
+        }
+        assert_eq!(case(Errno::EPERM).code, ErrorCode::Denied);
         assert_eq!(case(Errno::EACCES).code, ErrorCode::Denied);
     }
 }

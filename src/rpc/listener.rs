@@ -12,9 +12,6 @@ use std::time::Duration;
 
 use interprocess::local_socket::tokio::prelude::*;
 use interprocess::local_socket::tokio::{Listener, Stream};
-use interprocess::local_socket::{GenericFilePath, ListenerOptions};
-use interprocess::os::unix::local_socket::ListenerOptionsExt;
-use nix::errno::Errno;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -25,10 +22,11 @@ use super::envelope;
 use super::error::{ErrorCode, WireError};
 use super::service::Service;
 use crate::os::clock;
+use crate::os::errors;
 use crate::os::folder::{Kind, Standing};
 use crate::os::paths::PathError;
-use crate::os::peer::same_user;
 use crate::os::runtime::RuntimeFolder;
+use crate::os::socket::{listen, same_user};
 
 /// Connections at once.
 pub const CONNECTIONS_MAX: usize = 1024;
@@ -68,10 +66,7 @@ pub fn bind(runtime: &RuntimeFolder, name: &str) -> Result<Bound, PathError> {
     if runtime.folder().look(name).map_err(failed("look at"))?.is_some() {
         runtime.folder().remove_all(name).map_err(failed("replace"))?;
     }
-    let options = path.as_str().to_fs_name::<GenericFilePath>().map(|name| ListenerOptions::new().name(name));
-    let listener = options
-        .and_then(|options| options.mode(0o600).reclaim_name(false).create_tokio())
-        .map_err(failed("listen at"))?;
+    let listener = listen(&path).map_err(failed("listen at"))?;
     match runtime.folder().look(name).map_err(failed("look at"))? {
         Some(standing) if standing.kind == Kind::Socket => {
             Ok(Bound { listener, address: format!("unix:{path}"), name: name.to_owned(), standing })
@@ -251,15 +246,14 @@ impl Exhausted {
     }
 
     async fn handle(&mut self, listener: &Listener, error: &io::Error) {
-        let errno = error.raw_os_error().map(Errno::from_raw);
         // It was there and is gone: nothing to pause for.
-        if matches!(errno, Some(Errno::ECONNABORTED | Errno::EINTR)) {
+        if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted) {
             return;
         }
         self.log(error);
         let freed = self.reserve.take().is_some();
         if freed
-            && matches!(errno, Some(Errno::EMFILE | Errno::ENFILE))
+            && errors::is_out_of_descriptors(error)
             && let Ok(Ok(stream)) = timeout(Duration::ZERO, listener.accept()).await
         {
             let error = WireError::new(ErrorCode::Capacity, "the broker has no file descriptor for a connection");

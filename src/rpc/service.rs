@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::error::WireError;
 use super::method::Method;
 use super::wire::{Broker, Identity, Limits, Role, RootId, Timestamp};
-pub use crate::os::peer::Peer;
+pub use crate::os::socket::Peer;
 
 /// Who calls, on which connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

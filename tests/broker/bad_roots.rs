@@ -126,3 +126,33 @@ fn left_overs_of_a_lock_are_overcome_at_once() {
     let kept = names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b".broker.lock.stale-")).count();
     assert!(kept <= ostler::broker::quarantine::KEPT_MAX, "{kept} records are kept");
 }
+
+/// Report chrome-devtools-mcp#2766: modes do not follow the umask of whoever comes first.
+#[test]
+fn everything_is_private_under_any_umask() {
+    for umask in ["000", "022", "077"] {
+        let root = Root::new();
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &format!("umask {umask} && exec \"$0\" \"$@\""), crate::support::OSTLER]);
+        shell.args(["--json", "spawn", "--", "sh", "-c", "umask; exec sleep 1000"]).current_dir(root.folder());
+        let plain = root.command(["spawn"]);
+        shell.env_clear().envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let id = finish(&mut shell, b"").exits(0).json()["session"]["id"].as_str().unwrap().to_owned();
+        let mut open = Vec::new();
+        let mut folders = vec![root.path(), root.folder().join("run/ostler")];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+                let mode = entry.metadata().unwrap().permissions().mode() & 0o7777;
+                if mode & 0o077 != 0 {
+                    open.push(format!("{:04o} {}", mode, entry.path().display()));
+                }
+                if entry.file_type().unwrap().is_dir() {
+                    folders.push(entry.path());
+                }
+            }
+        }
+        assert!(open.is_empty(), "under {umask}: {open:#?}");
+        // The command has its caller's.
+        wait_until(SOON, "its first line", || root.ostler(["logs", &id]).text() == format!("0{umask}\n"));
+    }
+}

@@ -1,10 +1,12 @@
-//! Who is at the other end of a local socket, as the kernel says. The answer is about the moment it connected or
-//! listened; it cannot be forged, and the pid in it proves nothing later.
+//! Local sockets: listening privately, hanging up, and who is at the other end as the kernel says. That answer is about
+//! the moment it connected or listened; it cannot be forged, and the pid in it proves nothing later.
 
 use std::io;
 
-use interprocess::local_socket::Stream;
+use interprocess::local_socket::tokio::Listener;
 use interprocess::local_socket::traits::StreamCommon;
+use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
+use interprocess::os::unix::local_socket::ListenerOptionsExt;
 
 use super::folder::user;
 
@@ -46,6 +48,16 @@ pub fn same_user(stream: &impl StreamCommon) -> Result<Peer, PeerError> {
 
 fn judge(peer: Peer, user: u32) -> Result<Peer, PeerError> {
     if peer.uid == user { Ok(peer) } else { Err(PeerError::Stranger { uid: peer.uid, user }) }
+}
+
+/// Listens at a path, for this user only: there is no moment at which others could connect. The name is the caller's to
+/// remove. To be called within the runtime that accepts.
+///
+/// # Errors
+/// What the system answers; `EADDRINUSE` if anything stands there.
+pub fn listen(path: &str) -> io::Result<Listener> {
+    let name = path.to_fs_name::<GenericFilePath>()?;
+    ListenerOptions::new().name(name).mode(0o600).reclaim_name(false).create_tokio()
 }
 
 /// Says that nothing more will be sent, which ends the connection; what is on its way still arrives.
