@@ -1,1 +1,10 @@
-//! The laws, executed: a test here is named after the law that it holds the product to (`law_06_...`).
+//! The laws of docs/ARCHITECTURE.md, each executed on whole brokers under its number.
+
+/// Law 11.
+mod adopt;
+/// Law 10.
+mod alive;
+/// Law 5.
+mod once;
+/// Law 8.
+mod scoped;

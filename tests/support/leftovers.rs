@@ -13,6 +13,13 @@ pub(crate) struct Leftover {
     command: String,
 }
 
+impl Leftover {
+    /// Its command line.
+    pub(crate) fn command(&self) -> &str {
+        &self.command
+    }
+}
+
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.process.pid, self.command)

@@ -8,6 +8,7 @@ pub(crate) mod leftovers;
 mod output;
 mod process;
 mod root;
+pub(crate) mod scene;
 mod wait;
 
 pub(crate) use output::Output;
