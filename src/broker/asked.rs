@@ -48,7 +48,7 @@ pub fn key(text: &str) -> Result<Key, WireError> {
 /// # Errors
 /// [`Refusal::NoSession`] or [`Refusal::Ambiguous`].
 pub fn find(state: &State, given: &str) -> Target {
-    let missing = || Refusal::NoSession { given: given.chars().take(64).collect() };
+    let missing = || missing(given);
     if let Ok(id) = SessionId::parse(given)
         && state.sessions.get(&id).is_some()
     {
@@ -74,6 +74,11 @@ pub fn find(state: &State, given: &str) -> Target {
         [id] => Ok((*id).clone()),
         many => Err(Refusal::Ambiguous { given: given.to_owned(), fits: many.len() }),
     }
+}
+
+/// Nobody is named so, as far as the caller may know.
+pub fn missing(given: &str) -> Refusal {
+    Refusal::NoSession { given: given.chars().take(64).collect() }
 }
 
 /// An operation by id or, for the owner's scope, by key.

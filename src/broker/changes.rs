@@ -11,7 +11,8 @@ use super::{render, route};
 use crate::host::client::{prepare_episode, prepare_session, remove_session_files};
 use crate::host::spec::Spec;
 use crate::machine::{
-    Action, Actor, Digest, Key, Operation, Outcome, Request, Scope, Session, SessionId, Stale, replayable,
+    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, Target,
+    replayable,
 };
 use crate::os::entropy;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -74,7 +75,7 @@ impl Front {
 
     async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
-        let target = asked::find(&self.view.read(), &params.session);
+        let target = self.target(&change.scope, &params.session);
         let settled = self.settle(&change, Action::Resume { target, prepared: None }, None).await?;
         self.started(&settled)
     }
@@ -82,7 +83,7 @@ impl Front {
     async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
-        let target = asked::find(&self.view.read(), &params.session);
+        let target = self.target(&change.scope, &params.session);
         let settled = self.settle(&change, Action::Stop { target, grace_ms }, None).await?;
         self.ended(&settled)
     }
@@ -90,7 +91,7 @@ impl Front {
     async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
-        let target = asked::find(&self.view.read(), &params.session);
+        let target = self.target(&change.scope, &params.session);
         let action = Action::Delete { target, stop: params.stop, grace_ms };
         let settled = self.settle(&change, action, None).await?;
         self.ended(&settled)
@@ -112,7 +113,7 @@ impl Front {
 
     fn prune_dry(&self, change: &Change, older_ms: u64) -> Result<Value, WireError> {
         if change.scope != Scope::Owner {
-            return Err(refused::refused(&crate::machine::Refusal::OwnerOnly));
+            return Err(refused::refused(&Refusal::OwnerOnly));
         }
         let state = self.view.read();
         let ids = crate::machine::prunable(&state, super::desk::now(), older_ms).map(|session| session.id.to_string());
@@ -126,6 +127,10 @@ impl Front {
         params: OperationResolveParams,
     ) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
+        // Before anything is looked up: what a session asks for here tells it nothing.
+        if change.scope != Scope::Owner {
+            return Err(refused::refused(&Refusal::OwnerOnly));
+        }
         let found = asked::find_operation(&self.view.read(), &change.scope, &params.operation);
         let operation = found.map_err(|refusal| refused::refused(&refusal))?;
         let reason: String = params.reason.chars().take(1_000).collect();
@@ -135,6 +140,15 @@ impl Front {
         let resolved = resolved.ok_or_else(|| WireError::new(ErrorCode::Internal, "the resolved operation is gone"))?;
         let operation = render::operation(&settled.operation, settled.replayed);
         Ok(encode(&OperationResolveResult { operation, resolved }))
+    }
+
+    /// The session that a caller means. To a session all but its children are as unknown as nobody.
+    fn target(&self, scope: &Scope, given: &str) -> Target {
+        let state = self.view.read();
+        let found = asked::find(&state, given);
+        let Scope::Session(caller) = scope else { return found };
+        let is_child = |id: &SessionId| state.sessions.get(id).is_some_and(|of| of.parent.as_ref() == Some(caller));
+        found.ok().filter(is_child).ok_or_else(|| asked::missing(given))
     }
 
     fn keyed(&self, caller: &Caller, key: &str, digest: Digest) -> Result<Change, WireError> {
@@ -185,13 +199,21 @@ impl Front {
                 }
                 Ok(told @ (Told::Refused(_) | Told::Storage { .. })) => {
                     made.into_iter().for_each(|id| self.unmake(id));
-                    return Err(refused::told(&told).expect("a refusal is an error"));
+                    return Err(self.refused(&change.scope, &told));
                 }
                 // Whether it was accepted is not known: if it was not, the next start sweeps the folder.
                 Err(error) => return Err(error.with("key", change.key.as_str())),
             }
         }
         Err(WireError::new(ErrorCode::Busy, "others were faster each time; nothing was done. Try again"))
+    }
+
+    /// A refusal as this caller may read it.
+    fn refused(&self, scope: &Scope, told: &Told) -> WireError {
+        let error = refused::told(told).expect("a refusal is an error");
+        let Told::Refused(Refusal::NameTaken { name, by }) = told else { return error };
+        let sees = self.view.read().sessions.get(by).is_some_and(|session| Self::may_see(scope, session));
+        if sees { error } else { refused::name_taken(name) }
     }
 
     async fn prepare_new(&self, action: Action, spec: &Spec) -> Result<(Action, Option<SessionId>), WireError> {

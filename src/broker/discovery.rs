@@ -32,6 +32,19 @@ pub fn remove_if_mine(root: &StateRoot, incarnation: &str) -> io::Result<bool> {
     Ok(is_mine)
 }
 
+/// Takes back the record of whoever was the broker before. Only for the owner of the lock: nobody else is the broker then,
+/// and until the new one has proven itself nothing may say otherwise.
+///
+/// # Errors
+/// What the system answers; the new record replaces the old one all the same.
+pub fn withdraw(root: &StateRoot) -> io::Result<()> {
+    match root.folder().remove_file(RECORD_NAME) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => root.folder().sync(),
+    }
+}
+
 /// The broker that is published in this root, if it answers hello by the deadline. A starter that finds the lock held asks
 /// this: only a holder that answers has won.
 pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {

@@ -3,7 +3,7 @@
 
 use super::turn::Told;
 use crate::machine::{Observation, Request, SessionId};
-use crate::rpc::error::{ErrorCode, WireError};
+use crate::rpc::error::{BROKER_LEFT, ErrorCode, WireError};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -62,7 +62,8 @@ impl Inbox {
         })?;
         // The turn drops an open request only when it ends; the caller's key settles it with the next broker.
         answer.await.map_err(|_| {
-            WireError::new(ErrorCode::Uncertain, "the broker left before this was settled; the same key finds out")
+            let message = "the broker left before this was settled; the same key finds out";
+            WireError::new(ErrorCode::Uncertain, message).reason(BROKER_LEFT)
         })
     }
 

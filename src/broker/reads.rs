@@ -52,7 +52,7 @@ impl Front {
 
     /// The session a caller names, if it may know of it.
     fn named(scope: &Scope, state: &State, given: &str) -> Result<Arc<Session>, WireError> {
-        let missing = || Refusal::NoSession { given: given.chars().take(64).collect() };
+        let missing = || asked::missing(given);
         let found = find(state, given).and_then(|id| match state.sessions.get(&id) {
             Some(session) if Self::may_see(scope, session) => Ok(Arc::clone(session)),
             Some(_) | None => Err(missing()),

@@ -1,7 +1,7 @@
 //! Refusals and failures as callers read them: what failed, why, what did not change, what to type next.
 
 use super::turn::Told;
-use crate::machine::{Failure, Malformed, Operation, Outcome, Refusal};
+use crate::machine::{Failure, Malformed, Name, Operation, Outcome, Refusal};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 
 /// A refusal as an error of the contract.
@@ -68,6 +68,12 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
     }
+}
+
+/// The same for a caller who may not know who has it.
+pub fn name_taken(name: &Name) -> WireError {
+    let message = format!("the name {name} is taken; nothing was done. Choose another name");
+    WireError::new(ErrorCode::SessionExists, message)
 }
 
 /// Refusals that protect: a session, a limit, an outcome, the owner.

@@ -2,6 +2,7 @@
 //! synced; listen; our own hello; publish; ready. What is not on disk by then is not published, however long it takes.
 
 use super::desk::now;
+use super::discovery;
 use super::files;
 use super::lock::{self, Acquired, LockError, Outcome};
 use super::owner::Owner;
@@ -78,6 +79,10 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     reporter.stage(Stage::Lock);
     let lock = take_lock(&root)?;
     super::log::Log::begin(Arc::clone(&root)).install();
+    if let Err(error) = discovery::withdraw(&root) {
+        tracing::warn!(%error, "the discovery record of the last broker stays until ours replaces it");
+    }
+    note_lock(&lock);
     reporter.stage(Stage::Ledger);
     let (ledger, recovery) = open_ledger(&root)?;
     note(&recovery);
@@ -158,6 +163,26 @@ fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> 
             WireError::new(ErrorCode::StorageFailed, error.to_string())
         }
     })
+}
+
+/// What taking the lock left to tell: the owner that died with it, and what the retention did; one line each.
+fn note_lock(lock: &Acquired) {
+    if let Some(dead) = &lock.reclaimed {
+        let pid = dead.record.as_ref().map(|owner| owner.identity.pid);
+        tracing::warn!(pid, liveness = ?dead.liveness, set_aside_as = dead.set_aside_as, "the last owner did not leave in order");
+    }
+    match &lock.swept {
+        Ok(swept) if swept.removed + swept.stuck > 0 => {
+            tracing::info!(
+                kept = swept.kept,
+                removed = swept.removed,
+                stuck = swept.stuck,
+                "set-aside lock records swept"
+            );
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "set-aside lock records cannot be swept"),
+    }
 }
 
 fn note(recovery: &Recovery) {

@@ -45,6 +45,8 @@ const ATTEMPT: &str = "shut the broker down";
 const ORDERLY: Duration = Duration::from_secs(30);
 /// The same where sessions are stopped first: the longest grace of a stop, and the time to end what is left.
 const WITH_SESSIONS: Duration = Duration::from_secs(180);
+/// How long a broker may take to come up or, once it has closed its door, to be gone.
+const PATIENCE: Duration = Duration::from_secs(15);
 /// How long a silent owner has between TERM and KILL, and after KILL.
 const SILENT_GRACE_MS: u64 = 3_000;
 const FIRST_LOOK: Duration = Duration::from_millis(5);
@@ -68,26 +70,49 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 }
 
 fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
-    // The other half is for what follows.
-    let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2));
-    match found.state {
-        RunState::Absent => Ok(Document { broker: None, forced: false }),
-        RunState::Running | RunState::Draining => {
-            let owner = found.lock.owner.clone();
-            let params = ShutdownParams {
-                incarnation: found.broker.map(|broker| broker.incarnation),
-                stop_sessions: args.stop_sessions,
-            };
-            let left: ShutdownResult = context.ask(root, Method::BrokerShutdown, &params, deadline)?;
-            await_successor(root, owner.as_ref(), deadline)?;
+    let patience = deadline.at_most(PATIENCE).at_most(deadline.remaining() / 2);
+    let mut pauses = Pauses::new(FIRST_LOOK, LAST_LOOK);
+    loop {
+        // The other half is for what follows.
+        let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2));
+        match found.state {
+            RunState::Absent => return Ok(Document { broker: None, forced: false }),
+            RunState::Running | RunState::Draining => match ask(root, &found, args, context, deadline) {
+                // It left between look and question: somebody else had asked it.
+                Err(error) if error.code == ErrorCode::BrokerUnreachable && pauses.pause(deadline) => {}
+                asked => return asked,
+            },
+            RunState::Starting | RunState::Unresponsive if args.force => {
+                end_owner(root, &found)?;
+                await_successor(root, found.lock.owner.as_ref(), deadline)?;
+                return Ok(Document { broker: None, forced: true });
+            }
+            // On its way up, or out: soon it answers, or is gone.
+            RunState::Starting | RunState::Unresponsive if pauses.pause(patience) => {}
+            RunState::Starting | RunState::Unresponsive | RunState::Blocked => return Err(refuse(&found)),
+        }
+    }
+}
+
+fn ask(
+    root: &StateRoot,
+    found: &BrokerStatusResult,
+    args: &Args,
+    context: &Context,
+    deadline: Deadline,
+) -> Result<Document, WireError> {
+    let meant = found.broker.as_ref().map(|broker| broker.incarnation.clone());
+    let params = ShutdownParams { incarnation: meant, stop_sessions: args.stop_sessions };
+    match context.ask::<_, ShutdownResult>(root, Method::BrokerShutdown, &params, deadline) {
+        Ok(left) => {
+            await_successor(root, found.lock.owner.as_ref(), deadline)?;
             Ok(Document { broker: Some(left.broker), forced: false })
         }
-        RunState::Starting | RunState::Unresponsive if args.force => {
-            end_owner(root, &found)?;
-            await_successor(root, found.lock.owner.as_ref(), deadline)?;
-            Ok(Document { broker: None, forced: true })
+        // Its successor answers: the one that was meant has left.
+        Err(error) if error.code == ErrorCode::EndpointStale => {
+            Ok(Document { broker: found.broker.clone(), forced: false })
         }
-        RunState::Starting | RunState::Unresponsive | RunState::Blocked => Err(refuse(&found)),
+        Err(error) => Err(error),
     }
 }
 

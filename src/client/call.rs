@@ -16,7 +16,7 @@ use crate::os::deadline::{Deadline, Pauses};
 use crate::os::{clock, entropy};
 use crate::rpc::channel::{Channel, ChannelError};
 use crate::rpc::envelope::{self, Incoming};
-use crate::rpc::error::{ErrorCode, Retry, WireError};
+use crate::rpc::error::{BROKER_LEFT, ErrorCode, Retry, WireError};
 use crate::rpc::method::{Class, Method};
 use crate::rpc::wire::HelloResult;
 
@@ -130,14 +130,24 @@ impl Client {
                     self.channel = None;
                     error
                 }
+                // It may have done it and has left: the next broker knows.
+                Ok(Err(error))
+                    if error.code == ErrorCode::Uncertain && error.data.get("reason") == Some(&BROKER_LEFT.into()) =>
+                {
+                    self.channel = None;
+                    error
+                }
                 Ok(Err(error)) => return Err(with_key(error)),
                 Err(error) => {
                     self.channel = None;
                     error
                 }
             };
-            // Finding and starting has its own tries: where it failed, only somebody else's start can help.
-            let is_final = error.retry == Retry::Never || (self.channel_failed && !self.options.no_start);
+            // Finding and starting has its own tries: where it failed, only somebody else's start can help. What is
+            // asked of a broker itself is meant for this one, not for the next.
+            let is_final = error.retry == Retry::Never
+                || method.class() == Class::Control
+                || (self.channel_failed && !self.options.no_start);
             if is_final || !pauses.pause(self.options.deadline) {
                 return Err(with_key(unanswered(method, error, was_sent)));
             }

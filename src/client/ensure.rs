@@ -156,6 +156,10 @@ impl Search<'_> {
         let speaker = Speaker { client: &self.options.client, token: &token, role };
         match self.meet(&record, speaker, deadline) {
             Ok((channel, hello)) => Ok(Met { channel, hello, started: false }),
+            // The owner's token changes with the broker; a session's credential that is not valid stays so.
+            Err(HelloError::Refused(error)) if role == Role::Session && error.code == ErrorCode::Unauthenticated => {
+                Err(Missed::Refused(error))
+            }
             Err(error) if error.is_passing() => Err(Missed::Absent(Absence::NoAnswer(error))),
             Err(error) => Err(Missed::Refused(final_error(error))),
         }

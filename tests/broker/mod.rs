@@ -1,18 +1,37 @@
 //! Whole brokers on real files and sockets.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 /// Where contenders meet.
 mod arena;
 /// State roots that cannot serve, and left-overs.
 mod bad_roots;
+/// The beat before the publication.
+mod beat;
 /// Calls over a connection that breaks, and the bridge.
 mod calls;
+/// What a session may do.
+mod credentials;
 /// More connections than descriptors.
 mod crowd;
+/// Where lists go on.
+mod cursors;
 /// The example client of docs/PROTOCOL.md.
 mod example;
+/// Starts that have not happened.
+mod failed_spawn;
 /// Find-or-start.
 mod find_or_start;
+/// What an idle broker does.
+mod idle;
+/// An orderly end.
+mod leaving;
+/// What the dead left.
+mod leftovers;
 /// The broker lock among real processes.
 mod lock_storm;
+/// To be found, and to be fenced.
+mod publication;
+/// What is told to nobody.
+mod secrets;
 /// Many clients in the same instant.
 mod stampede;

@@ -125,6 +125,7 @@ fn fifty_at_once_get_one_broker_while_others_probe() {
 
 #[test]
 #[ignore = "takes minutes: all rounds with three processes that probe as fast as they can"]
-fn long_storm_of_clients_while_others_probe() {
-    rounds_while_others_probe(ROUNDS);
+fn long_stampede_while_others_probe() {
+    let rounds = ostler::os::environment::Environment::process().get("OSTLER_TEST_ROUNDS");
+    rounds_while_others_probe(rounds.and_then(|rounds| rounds.to_str()?.parse().ok()).unwrap_or(ROUNDS));
 }
