@@ -11,11 +11,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
+use std::time::Duration;
 use std::{env, fs, thread};
 use tempfile::TempDir;
 
 /// Socket paths are short (108 bytes on Linux), so the folder must be as well.
 const FOLDER_LENGTH_MAX: usize = 40;
+
+/// How long a process may take from its last act to its end.
+const LAST_STEPS: Duration = Duration::from_secs(2);
 
 /// A state root of one test. Dropping it shuts the broker down, stops its sessions, and fails the test if a process is left
 /// or the ledger does not verify.
@@ -143,7 +147,11 @@ impl Drop for Root {
         if self.path().exists() {
             self.shut_down();
         }
-        let left: Vec<String> = leftovers(self.folder()).iter().map(Leftover::to_string).collect();
+        let left = leftovers(self.folder());
+        // Who is on the last steps out is not left behind.
+        let all_gone = poll(LAST_STEPS, || left.iter().all(|of| !of.process.alive()).then_some(()));
+        let left: Vec<String> =
+            if all_gone.is_some() { Vec::new() } else { left.iter().map(Leftover::to_string).collect() };
         self.end_leftovers();
         if !left.is_empty() {
             self.print_log();
