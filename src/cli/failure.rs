@@ -61,11 +61,16 @@ impl Report {
         Exit::of(self.error.code)
     }
 
-    /// What did and did not change.
-    pub(crate) fn effect(&self) -> &'static str {
-        if self.key.is_none() {
-            return "nothing";
+    /// What did and did not change. What the error itself says of it wins: it knows more.
+    pub(crate) fn effect(&self) -> &str {
+        match self.error.data.get("changed").and_then(serde_json::Value::as_str) {
+            Some(changed) => changed,
+            None if self.key.is_none() => "nothing",
+            None => self.effect_of_change(),
         }
+    }
+
+    fn effect_of_change(&self) -> &'static str {
         match self.error.code {
             ErrorCode::Timeout | ErrorCode::BrokerUnreachable | ErrorCode::Draining
                 if self.error.retry == Retry::SameKey =>
@@ -161,7 +166,7 @@ impl Report {
         if let Some(reason) = self.error.data.get("reason").and_then(serde_json::Value::as_str) {
             shown.push_str(&format!("  reason: {}\n", text::plain(reason)));
         }
-        shown.push_str(&format!("  changed: {}\n", self.effect()));
+        shown.push_str(&format!("  changed: {}\n", text::plain(self.effect())));
         if let Some(remedy) = self.remedy() {
             shown.push_str(&format!("  next: {remedy}\n"));
         }

@@ -80,7 +80,41 @@ fn finish(outcome: Result<u8, Failure>, context: &Context) -> u8 {
     }
 }
 
+/// Whether a command refuses to work under a configuration that is not valid. Those that look, that end a broker and that are about the
+/// program itself have to work then too.
+fn needs_configuration(command: &Command) -> bool {
+    match command {
+        Command::Ensure(_)
+        | Command::Spawn(_)
+        | Command::List(_)
+        | Command::Show(_)
+        | Command::Logs(_)
+        | Command::Wait(_)
+        | Command::Stop(_)
+        | Command::Resume(_)
+        | Command::Delete(_)
+        | Command::Prune(_)
+        | Command::Operation(_)
+        | Command::Reconcile(_)
+        | Command::Connect(_) => true,
+        // It has exit codes of its own and looks itself.
+        Command::Run(_)
+        | Command::Broker(_)
+        | Command::Status(_)
+        | Command::Shutdown(_)
+        | Command::Doctor(_)
+        | Command::Ledger(_)
+        | Command::Config(_)
+        | Command::Schema(_)
+        | Command::Completions(_)
+        | Command::Man(_) => false,
+    }
+}
+
 fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
+    if needs_configuration(&command) {
+        context.settings()?;
+    }
     let exit: Result<Exit, Failure> = match command {
         Command::Run(args) => return run::run(&args, context),
         Command::Broker(args) => return broker::run(&args, context),

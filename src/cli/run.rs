@@ -62,6 +62,7 @@ fn code_of_failure(report: &Report, args: &Args, context: &Context) -> u8 {
 fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     const ATTEMPT: &str = "run a session";
     let system = |error: io::Error| Failure::new(ATTEMPT, WireError::new(ErrorCode::Internal, error.to_string()));
+    context.settings()?;
     // Before anything is started, so that no signal ends this between the start of the session and its being followed.
     let interruptions = Interruptions::take().map_err(system)?;
     let stdin = if args.interactive { wire::Stdin::Client } else { wire::Stdin::Empty };
@@ -84,7 +85,9 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     let in_time = stopper.end();
     passed?;
     if !in_time {
-        return Err(broker.failure(WireError::new(ErrorCode::Timeout, "the command ran longer and was stopped")));
+        let error =
+            WireError::new(ErrorCode::Timeout, "the command ran longer").with("changed", "the session was stopped");
+        return Err(broker.failure(error));
     }
     code
 }

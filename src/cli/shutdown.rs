@@ -134,7 +134,8 @@ fn await_successor(root: &StateRoot, owner: Option<&OwnerRecord>, deadline: Dead
         }
         if !pauses.pause(deadline) {
             let message = "the broker was asked to leave and still holds its lock";
-            return Err(WireError::new(ErrorCode::Timeout, message).reason("leaving"));
+            let error = WireError::new(ErrorCode::Timeout, message).reason("leaving");
+            return Err(error.with("changed", "it takes no new work").with("remedy", "ostler status"));
         }
     }
 }

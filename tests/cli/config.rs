@@ -45,6 +45,8 @@ fn mistakes_are_named_with_their_place_and_a_suggestion_and_keep_nobody_from_loo
     let output = root.ostler(["--json", "list"]).exits(2);
     let message = output.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("config.toml:1: unknown key `stopgrace`, did you mean `stop_grace`?"), "{message}");
+    root.ostler(["--timeout", "9s", "wait", "x"]).exits(2);
+    root.ostler(["run", "--inherit-env", "minimal", "--", "true"]).exits(125);
     let problems = root.ostler(["--json", "config", "validate"]).exits(2).json();
     assert_eq!(problems["error"]["data"]["problems"].as_array().unwrap().len(), 2, "all are told at once: {problems}");
     assert_eq!(root.json(["status"])["state"], "running");
