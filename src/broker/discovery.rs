@@ -4,7 +4,7 @@ use std::io;
 
 use crate::os::deadline::Deadline;
 use crate::os::paths::StateRoot;
-use crate::rpc::channel::{Speaker, meet};
+use crate::rpc::channel::{HelloError, Speaker, meet};
 use crate::rpc::record::RECORD_NAME;
 pub use crate::rpc::record::{Found, Record, SCHEMA, read};
 use crate::rpc::wire::{Broker, ClientInfo, Role, RootId};
@@ -52,9 +52,17 @@ pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {
     if record.root_id != RootId::new(root.device(), root.inode()) {
         return None;
     }
-    let client = ClientInfo { name: "ostler-starter".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    hello(&record, deadline).ok()
+}
+
+/// Says hello where a record leads, as its owner; what answers has to be the broker that the record names.
+///
+/// # Errors
+/// [`HelloError`].
+pub fn hello(record: &Record, deadline: Deadline) -> Result<Broker, HelloError> {
+    let client = ClientInfo { name: "ostler-broker".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let speaker = Speaker { client: &client, token: &record.token, role: Role::Owner };
-    meet(&record, speaker, deadline).ok().map(|(_, hello)| hello.broker)
+    meet(record, speaker, deadline).map(|(_, hello)| hello.broker)
 }
 
 #[cfg(test)]

@@ -15,8 +15,10 @@ use super::watch::{Verdict, Watch};
 use crate::host::client::Spawner;
 use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
 use crate::os::clock;
+use crate::os::deadline::Deadline;
 use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
+use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{Record, SCHEMA};
@@ -325,13 +327,13 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     drop(tokio::spawn(server.clone().accept(bound)));
     reporter.stage(Stage::Hello);
     let asked = record.clone();
-    let hello = tokio::task::spawn_blocking(move || start::hello(&asked, OWN_HELLO)).await;
+    let hello = tokio::task::spawn_blocking(move || discovery::hello(&asked, Deadline::after(OWN_HELLO))).await;
     let hello = hello.map_err(|error| error.to_string()).and_then(|answer| answer.map_err(|error| error.to_string()));
     hello.map_err(|why| WireError::new(ErrorCode::Internal, format!("it does not answer its own hello: {why}")))?;
     reporter.stage(Stage::Publish);
     start::point("publish")?;
     let published = discovery::publish(&begun.root, &record);
-    published.map_err(|error| WireError::new(ErrorCode::StorageFailed, format!("cannot publish: {error}")))?;
+    published.map_err(|error| WireError::new(storage_code(&error), format!("cannot publish: {error}")))?;
     // Sockets of dead generations are nobody's; the owner of the lock may clear them.
     if let Err(error) = runtime.clear_sockets("b-", &name) {
         tracing::info!(%error, "old sockets stay");

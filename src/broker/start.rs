@@ -4,7 +4,7 @@
 use super::desk::now;
 use super::discovery;
 use super::files;
-use super::lock::{self, Acquired, LockError, Outcome};
+use super::lock::{self, Acquired, Outcome};
 use super::owner::Owner;
 use super::report::{Reporter, Stage};
 use super::turn::{BeginError, FoldError, Told, Turn};
@@ -12,12 +12,10 @@ use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId, l
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;
 use crate::os::environment::Environment;
-use crate::os::paths::{PathError, StateRoot};
+use crate::os::paths::StateRoot;
 use crate::os::{entropy, fail};
-use crate::rpc::channel::{HelloError, Speaker, meet};
 use crate::rpc::error::{ErrorCode, WireError};
-use crate::rpc::record;
-use crate::rpc::wire::{Broker, ClientInfo, Role};
+use crate::rpc::wire::Broker;
 use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
 use ostler_ledger::{Ledger, OpenError, Options, Recovery};
 use std::collections::BTreeMap;
@@ -75,7 +73,7 @@ impl From<WireError> for NotBegun {
 /// [`NotBegun`]. A broker that has not begun leaves no trace but what its recovery has repaired.
 pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     reporter.stage(Stage::Root);
-    let root = Arc::new(StateRoot::open_or_create(root).map_err(|error| blocked(&error))?);
+    let root = Arc::new(StateRoot::open_or_create(root).map_err(WireError::from)?);
     reporter.stage(Stage::Lock);
     let lock = take_lock(&root)?;
     super::log::Log::begin(Arc::clone(&root)).install();
@@ -115,33 +113,13 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
         crate::host::files::make_folder(&ledger).map_err(|error| error.source)?;
         try_writer_lock(&ledger)
     };
-    let outcome = lock::acquire(root, Deadline::after(start_budget().unwrap_or(LOCK_WITHIN)), writer_lock, || {
-        holder_answers(root)
-    });
-    match outcome {
+    let within = Deadline::after(start_budget().unwrap_or(LOCK_WITHIN));
+    match lock::acquire(root, within, writer_lock, || discovery::answering(root, within.at_most(ANSWER_WITHIN))) {
         Ok(Outcome::Acquired(acquired)) => Ok(*acquired),
         Ok(Outcome::Lost(winner)) => Err(NotBegun::Lost(Box::new(winner))),
-        Ok(Outcome::Held) => {
-            let message = "another process holds the root's lock and does not answer; nothing was changed. \
-                           `ostler status` shows it, `ostler shutdown --force` ends a broker that hangs";
-            Err(WireError::new(ErrorCode::BrokerBlocked, message).reason("held").into())
-        }
-        Err(LockError::Path(error)) => Err(blocked(&error).into()),
-        Err(error) => Err(WireError::new(ErrorCode::BrokerBlocked, error.to_string()).into()),
+        Ok(Outcome::Held) => Err(lock::held(root).into()),
+        Err(error) => Err(WireError::from(&error).into()),
     }
-}
-
-/// Asks the broker that the discovery record names for its hello.
-fn holder_answers(root: &StateRoot) -> Option<Broker> {
-    let record = record::read(root.folder()).ok()?.record()?;
-    hello(&record, ANSWER_WITHIN).ok()
-}
-
-/// Says hello where this record leads, and checks that its broker answers there.
-pub(super) fn hello(record: &record::Record, within: Duration) -> Result<Broker, HelloError> {
-    let client = ClientInfo { name: "ostler-broker".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let speaker = Speaker { client: &client, token: &record.token, role: Role::Owner };
-    meet(record, speaker, Deadline::after(within)).map(|(_, hello)| hello.broker)
 }
 
 fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
@@ -261,10 +239,6 @@ fn beat(turn: &mut DiskTurn, seen: BTreeMap<SessionId, u64>) -> Result<(), WireE
     }
 }
 
-fn blocked(error: &PathError) -> WireError {
-    WireError::new(ErrorCode::BrokerBlocked, error.to_string()).reason("root")
-}
-
 fn unreadable(error: &FoldError) -> WireError {
     let message = format!("{error}; the ledger was not changed. `ostler ledger verify` tells more");
     WireError::new(ErrorCode::Integrity, message)
@@ -284,5 +258,5 @@ fn stored(what: &str, error: &io::Error) -> WireError {
 
 /// Where sockets go.
 pub(super) fn runtime(root: &StateRoot) -> Result<crate::os::runtime::RuntimeFolder, WireError> {
-    crate::os::runtime::RuntimeFolder::open_or_create(root, Environment::process()).map_err(|error| blocked(&error))
+    crate::os::runtime::RuntimeFolder::open_or_create(root, Environment::process()).map_err(WireError::from)
 }
