@@ -236,7 +236,7 @@ impl Front {
     }
 
     async fn prepare_next(&self, session: &SessionId, episode: u32) -> Result<(), WireError> {
-        if !super::hosts::released(&self.root, session).await {
+        if !super::hosts::released(&self.root, session, episode).await {
             let message =
                 format!("the last host of session {session} is still at work; nothing was done. Try again later");
             return Err(WireError::new(ErrorCode::SessionBusy, message).with("session_id", session.to_string()));

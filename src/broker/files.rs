@@ -16,18 +16,18 @@ use std::path::Path;
 /// Length of the root's secret.
 const SECRET_BYTES: usize = 32;
 
-/// Whether a host holds a lock of this session. Blocking.
-pub fn held(root: &Path, session: &str) -> bool {
-    episodes(root, session)
+/// Whether a host holds the lock of an episode of this session before this one. Blocking.
+pub fn held(root: &Path, session: &str, before: u32) -> bool {
+    episodes(root, session, before)
         .into_iter()
         .any(|episode| gather(root, session, episode).is_ok_and(|evidence| evidence.lock == LockState::Held))
 }
 
-/// The newest two episodes that have a folder; older ones were waited for before the next began.
-fn episodes(root: &Path, session: &str) -> Vec<u32> {
+/// The newest two episodes before this one that have a folder; older ones were waited for before the next began.
+fn episodes(root: &Path, session: &str, before: u32) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(files::session_folder(root, session)) else { return Vec::new() };
     let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
-    let mut episodes: Vec<u32> = names.filter_map(|name| name.parse().ok()).collect();
+    let mut episodes: Vec<u32> = names.filter_map(|name| name.parse().ok()).filter(|of| *of < before).collect();
     episodes.sort_unstable_by(|a, b| b.cmp(a));
     episodes.truncate(2);
     episodes

@@ -216,7 +216,7 @@ impl Hosts {
     }
 
     async fn remove(&self, session: SessionId) {
-        if !released(&self.root, &session).await {
+        if !released(&self.root, &session, u32::MAX).await {
             // Nothing is removed under a host; the removal stays owed.
             return self.inbox.post(Post::Again(session)).await;
         }
@@ -426,12 +426,13 @@ impl Hosts {
     }
 }
 
-/// Waits, bounded, until no host holds a lock of this session. False: one still does.
-pub(super) async fn released(root: &Path, session: &SessionId) -> bool {
+/// Waits, bounded, until no host holds the lock of an episode before this one. False: one still does. The episode itself
+/// may be up already, by a request that was faster.
+pub(super) async fn released(root: &Path, session: &SessionId, before: u32) -> bool {
     let waited = tokio::time::timeout(RELEASE, async {
         loop {
             let (root, id) = (root.to_owned(), session.to_string());
-            let held = tokio::task::spawn_blocking(move || super::files::held(&root, &id)).await;
+            let held = tokio::task::spawn_blocking(move || super::files::held(&root, &id, before)).await;
             if !held.unwrap_or(true) {
                 break;
             }

@@ -1,1 +1,10 @@
 //! Cases from the field: a test is named after the report that it replays (`field_a01_...`).
+
+/// Group L.
+mod descriptors;
+/// Groups D, E and K.
+mod lives;
+/// Group A.
+mod ownership;
+/// Group B.
+mod starting;
