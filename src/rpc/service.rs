@@ -42,6 +42,9 @@ pub trait Service: Send + Sync + 'static {
     fn authenticate(&self, token: &str, role: Role) -> Result<Identity, WireError>;
 
     /// Does one call. `params` is an object; see [`super::wire::decode`].
+    ///
+    /// The future is dropped where it stands when its connection ends: what it has handed on by then goes on, and the
+    /// caller's key finds out what became of it.
     fn call(
         &self,
         caller: Caller,
