@@ -102,31 +102,45 @@ fn release(top: &Path, budget: Duration) -> Result<(Verdict, Duration), String> 
         let mut command: Command = cargo(top, &arguments);
         let output = command.arg("--message-format=json").stderr(Stdio::inherit()).output();
         let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
-        release_is_clean(&String::from_utf8_lossy(&output.stdout))?;
+        let program = release_is_clean(&String::from_utf8_lossy(&output.stdout))?;
+        let bytes = std::fs::read(&program).map_err(|error| format!("cannot read {program}: {error}"))?;
+        if holds_test_words(&bytes) {
+            return Err(format!("failed: {program} answers to the variables of tests (OSTLER_TEST_...)"));
+        }
     }
     Ok((verdict, elapsed))
 }
 
-/// Judges cargo's messages on the release build: one program, `ostler`, without the `testing` feature.
-fn release_is_clean(messages: &str) -> Result<(), String> {
-    let built = messages.lines().filter(|line| line.contains(r#""reason":"compiler-artifact""#));
-    let programs: Vec<&str> = built.filter(|line| line.contains(r#""kind":["bin"]"#)).collect();
+/// Judges cargo's messages on the release build: one program, `ostler`, and the `testing` feature in nothing of ours. Gives
+/// back where the program is.
+fn release_is_clean(messages: &str) -> Result<String, String> {
+    let built: Vec<&str> = messages.lines().filter(|line| line.contains(r#""reason":"compiler-artifact""#)).collect();
+    if built.iter().any(|line| line.contains(r#""name":"ostler"#) && member(line, "features").contains("testing")) {
+        return Err("failed: the release build holds the `testing` feature: fail points must never ship".to_owned());
+    }
+    let programs: Vec<&&str> = built.iter().filter(|line| member(line, "kind").contains("bin")).collect();
     let [program] = programs.as_slice() else {
         return Err(format!("failed: the release build made {} programs, not `ostler` alone", programs.len()));
     };
-    let features = program.split_once(r#""features":["#).and_then(|(_, rest)| rest.split(']').next());
-    match features {
-        None => Err("failed: cargo did not say which features the release build has".to_owned()),
-        Some(list) if list.contains("testing") => {
-            Err("failed: the release build holds the `testing` feature: fail points must never ship".to_owned())
-        }
-        Some(_) => Ok(()),
-    }
+    Ok(member(program, "executable").trim_matches('"').to_owned())
+}
+
+/// The text of a member of one message: a list of words or a text.
+fn member<'a>(message: &'a str, name: &str) -> &'a str {
+    let from = message.split_once(&format!("\"{name}\":")).map_or("", |(_, rest)| rest);
+    let end = if from.starts_with('[') { ']' } else { ',' };
+    from.split([end, '}']).next().unwrap_or("")
+}
+
+/// The names under which tests reach into a test build. None of them stands in a release.
+fn holds_test_words(program: &[u8]) -> bool {
+    let word = b"OSTLER_TEST_";
+    program.windows(word.len()).any(|window| window == word)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{STAGES, TOTAL_SECONDS, release_is_clean};
+    use super::{STAGES, TOTAL_SECONDS, holds_test_words, release_is_clean};
 
     #[test]
     fn the_budgets_fit_into_the_total_and_the_tests_come_last() {
@@ -139,16 +153,21 @@ mod tests {
     fn a_release_with_fail_points_is_refused() {
         let artifact = |name: &str, kind: &str, features: &str| {
             format!(
-                r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"],"name":"{name}"}},"features":[{features}]}}"#
+                r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"],"name":"{name}"}},"features":[{features}],"executable":"/x/{name}"}}"#
             )
         };
-        let library = artifact("ostler", "lib", "");
-        let check = |programs: &[String]| release_is_clean(&format!("{library}\n{}", programs.join("\n")));
-        assert_eq!(check(&[artifact("ostler", "bin", "")]), Ok(()));
-        assert_eq!(check(&[artifact("ostler", "bin", r#""default""#)]), Ok(()));
-        assert!(check(&[artifact("ostler", "bin", r#""testing""#)]).unwrap_err().contains("never ship"));
-        assert!(check(&[]).unwrap_err().contains("0 programs"));
-        let two = [artifact("ostler", "bin", ""), artifact("ostler-fixture", "bin", "")];
-        assert!(check(&two).unwrap_err().contains("2 programs"));
+        let library = |features| artifact("ostler_ledger", "lib", features);
+        let check = |lines: &[String]| release_is_clean(&lines.join("\n"));
+        let program = artifact("ostler", "bin", r#""default""#);
+        assert_eq!(check(&[library(""), program.clone()]), Ok("/x/ostler".to_owned()));
+        assert!(check(&[library(r#""testing""#), program.clone()]).unwrap_err().contains("never ship"));
+        assert!(check(&[artifact("ostler", "bin", r#""default","testing""#)]).unwrap_err().contains("never ship"));
+        assert!(check(&[library("")]).unwrap_err().contains("0 programs"));
+        assert!(check(&[program, artifact("ostler-fixture", "bin", "")]).unwrap_err().contains("2 programs"));
+    }
+
+    #[test]
+    fn words_of_tests_are_found_in_a_program() {
+        assert!(holds_test_words(b"\x7fELF...OSTLER_TEST_FAIL...") && !holds_test_words(b"OSTLER_ROOT OSTLER_TEST"));
     }
 }
