@@ -83,7 +83,6 @@ pub(crate) enum Command {
     Delete(super::delete::Args),
     Prune(super::prune::Args),
     Operation(super::operation::Args),
-    Reconcile(super::reconcile::Args),
     Status(super::status::Args),
     Shutdown(super::shutdown::Args),
     Connect(super::connect::Args),
@@ -142,7 +141,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait stop resume delete prune operation reconcile status shutdown connect doctor \
+            "ensure run spawn list show logs wait stop resume delete prune operation status shutdown connect doctor \
              ledger config schema completions man"
         );
     }

@@ -125,12 +125,13 @@ impl Report {
             ErrorCode::NotFound => Some("ostler list --all".to_owned()),
             ErrorCode::SessionLive => Some(format!("ostler stop {session}, or ostler delete --stop {session}")),
             ErrorCode::SessionExists => Some("another --name, or ostler list".to_owned()),
-            ErrorCode::SessionFenced => Some(format!("ostler reconcile {session}")),
+            // Asked anew at each start of a broker; until then an operator can settle the operation behind it.
+            ErrorCode::SessionFenced => Some(format!("ostler show {session}, then ostler operation resolve OP")),
             ErrorCode::EndpointStale => Some(format!("ostler show {session}")),
             ErrorCode::KeyConflict | ErrorCode::KeyExpired => Some("the same command without --key".to_owned()),
             ErrorCode::Uncertain => match self.key.as_deref() {
                 Some(key) => Some(format!("ostler operation show {}", text::shell_str(key))),
-                None => Some(format!("ostler reconcile {session}")),
+                None => Some("ostler operation list".to_owned()),
             },
             ErrorCode::Timeout => same_key().or_else(|| Some("the same command with a longer --timeout".to_owned())),
             ErrorCode::BrokerUnreachable => same_key().or_else(|| Some("ostler status, ostler doctor".to_owned())),

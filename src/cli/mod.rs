@@ -24,7 +24,6 @@ mod output;
 mod output_tail;
 mod pieces;
 mod prune;
-mod reconcile;
 mod request;
 mod resume;
 mod run;
@@ -95,7 +94,6 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Delete(_)
         | Command::Prune(_)
         | Command::Operation(_)
-        | Command::Reconcile(_)
         | Command::Connect(_) => true,
         // It has exit codes of its own and looks itself.
         Command::Run(_)
@@ -129,7 +127,6 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Delete(args) => delete::run(&args, context),
         Command::Prune(args) => prune::run(args, context),
         Command::Operation(args) => operation::run(args, context),
-        Command::Reconcile(args) => reconcile::run(args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Shutdown(args) => shutdown::run(&args, context),
         Command::Connect(args) => connect::run(&args, context),

@@ -59,7 +59,7 @@ error_codes! {
     SessionBusy "session_busy" Later "Another operation on the session is under way.",
     SessionTerminal "session_terminal" Never "The session has ended for good.",
     SessionStopping "session_stopping" Later "The session is being stopped.",
-    SessionFenced "session_fenced" Never "The session is fenced until it is reconciled.",
+    SessionFenced "session_fenced" Never "The session is fenced until evidence or an operator settles it.",
     EndpointStale "endpoint_stale" Never "What the caller means has been replaced or has ended; `data.reason` says which.",
     TooLate "too_late" Never "The message was already handed over.",
     CapabilityMissing "capability_missing" Never "The session's adapter, or the caller's system, cannot do this.",

@@ -28,7 +28,7 @@ fn help_manual_schema_and_completions_need_no_root() {
         assert!(output.text().contains("ostler") && output.stderr.is_empty(), "{output:?}");
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
-        assert!(root.ostler(["completions", shell]).exits(0).text().contains("reconcile"), "{shell}");
+        assert!(root.ostler(["completions", shell]).exits(0).text().contains("resume"), "{shell}");
     }
     let schema = root.json(["schema"]);
     assert_eq!(schema["schema"], 1);

@@ -47,12 +47,12 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::SessionWait => pair::<WaitParams, SessionResult>(generator),
         Method::SessionRead => pair::<ReadParams, ReadResult>(generator),
         Method::SessionEndpoint => pair::<EndpointParams, EndpointResult>(generator),
-        Method::SessionReconcile => pair::<ReconcileParams, SpawnResult>(generator),
         Method::SessionPrune => pair::<PruneParams, PruneResult>(generator),
         Method::OperationGet => pair::<OperationGetParams, OperationGetResult>(generator),
         Method::OperationList => pair::<OperationListParams, OperationListResult>(generator),
         Method::OperationResolve => pair::<OperationResolveParams, OperationResolveResult>(generator),
         Method::SessionFork
+        | Method::SessionReconcile
         | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat

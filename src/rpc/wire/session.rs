@@ -311,13 +311,3 @@ pub struct PruneResult {
     /// What was done; null for a dry run.
     pub operation: Option<Operation>,
 }
-
-/// Parameters of `session.reconcile`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ReconcileParams {
-    /// Key of this request.
-    pub key: Key,
-    /// Exact id, exact name, or unique prefix of the id.
-    pub session: String,
-}

@@ -222,7 +222,7 @@ macro_rules! as_text {
 as_text!(Ready "Ready" "^(exec|notify|output:.+)$");
 as_text!(Restart "Restart" "^(never|on-failure:[0-9]+)$");
 
-/// Result of `session.spawn`, `session.resume` and `session.reconcile`.
+/// Result of `session.spawn` and `session.resume`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SpawnResult {
     /// The session.
