@@ -2,6 +2,7 @@
 //!
 //! The tests come last so that a run ends with the test runner's own summary; their time stands in it.
 
+use crate::readme;
 use crate::stage::{self, Verdict, cargo};
 use crate::tidy;
 use std::path::Path;
@@ -107,6 +108,7 @@ fn release(top: &Path, budget: Duration) -> Result<(Verdict, Duration), String> 
         if holds_test_words(&bytes) {
             return Err(format!("failed: {program} answers to the variables of tests (OSTLER_TEST_...)"));
         }
+        readme::run(top, &program)?;
     }
     Ok((verdict, elapsed))
 }

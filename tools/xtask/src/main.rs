@@ -6,6 +6,7 @@
 
 mod ci;
 mod long;
+mod readme;
 mod stage;
 mod tidy;
 
