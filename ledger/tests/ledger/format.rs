@@ -130,7 +130,7 @@ fn canonical(value: &Value) -> String {
 #[test]
 fn a_stranger_can_verify_with_stock_tools() {
     let readme = fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
-    let recipe = readme.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a recipe");
+    let recipe = readme.split("```bash\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a recipe");
     let run = |folder: &std::path::Path| {
         let mut command = std::process::Command::new("bash");
         command.args(["-c", recipe]).current_dir(folder).env("LC_ALL", "C").output().unwrap()
