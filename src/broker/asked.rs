@@ -19,6 +19,8 @@ pub const STOP_GRACE_MS: u64 = 10_000;
 pub const COMMAND_BYTES: usize = 512 * 1024;
 /// Ended sessions younger than this are kept by a prune that names no age, in milliseconds.
 pub const RETENTION_MS: u64 = 7 * 24 * 3_600 * 1_000;
+/// Greatest age that a prune may name, in milliseconds: integers of the ledger stay below 2^53.
+const OLDER_MS_MAX: u64 = (1 << 53) - 1;
 
 /// The request's digest under the root's secret.
 pub fn digest(secret: &[u8; 32], method: &str, params: &Value) -> Digest {
@@ -195,6 +197,21 @@ pub fn grace(given: Option<u64>) -> Result<u64, WireError> {
             format!("the grace is at most {} ms; nothing was done", limits::STOP_GRACE_MS_MAX),
         )
         .reason("grace_ms")),
+    }
+}
+
+/// A prune's age, checked.
+///
+/// # Errors
+/// `invalid_input` beyond what a record of the ledger can hold.
+pub fn older(given: Option<u64>) -> Result<u64, WireError> {
+    match given.unwrap_or(RETENTION_MS) {
+        fits if fits <= OLDER_MS_MAX => Ok(fits),
+        _ => Err(WireError::new(
+            ErrorCode::InvalidInput,
+            format!("the age is at most {OLDER_MS_MAX} ms; nothing was done"),
+        )
+        .reason("older_ms")),
     }
 }
 

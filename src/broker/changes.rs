@@ -99,7 +99,7 @@ impl Front {
 
     async fn prune(&self, caller: &Caller, digest: Digest, params: PruneParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
-        let older_ms = params.older_ms.unwrap_or(asked::RETENTION_MS);
+        let older_ms = asked::older(params.older_ms)?;
         if params.dry_run {
             return self.prune_dry(&change, older_ms);
         }

@@ -15,6 +15,8 @@ use std::path::Path;
 
 /// Length of the root's secret.
 const SECRET_BYTES: usize = 32;
+/// Most sessions that a notice of lost records names.
+const LOST_NAMED_MAX: usize = 5;
 
 /// Whether a host holds the lock of an episode of this session before this one. Blocking.
 pub fn held(root: &Path, session: &str, before: u32) -> bool {
@@ -59,12 +61,23 @@ pub fn last_sign(root: &Path, session: &str, episode: u32) -> Option<u64> {
     newest.max()
 }
 
-/// Removes session folders that no record names: what a crash left between the files and the record.
-pub fn sweep(root: &Path, state: &State) {
-    let Ok(entries) = std::fs::read_dir(files::sessions_folder(root)) else { return };
+/// Removes session folders that no record names and in which no host ever was: what a crash left between the files and
+/// the record. A host is started for a synced record only, so one that was there without a record means that the ledger
+/// lost it. Such a folder stays, with whatever still runs in it (laws 11 and 12). Says so if there are any.
+pub fn sweep(root: &Path, state: &State) -> Option<String> {
+    let entries = std::fs::read_dir(files::sessions_folder(root)).ok()?;
+    let mut lost = Vec::new();
     for name in entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok()) {
         let Ok(id) = SessionId::parse(&name) else { continue };
         if state.sessions.get(&id).is_some() || state.removals.get(&id).is_some() {
+            continue;
+        }
+        if had_host(root, id.as_str()) {
+            tracing::error!(
+                session = id.as_str(),
+                "the ledger does not know a session that ran here; its folder stays"
+            );
+            lost.push(id.to_string());
             continue;
         }
         match crate::host::client::remove_session_files(root, id.as_str()) {
@@ -72,6 +85,31 @@ pub fn sweep(root: &Path, state: &State) {
             Err(error) => tracing::warn!(session = id.as_str(), %error, "a folder that no record names stays"),
         }
     }
+    lost.sort_unstable();
+    let named = lost.iter().take(LOST_NAMED_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!lost.is_empty()).then(|| {
+        format!(
+            "the ledger does not know {} sessions that ran here ({named}): its records of them were lost. Their folders \
+             under sessions/ stay, and what still runs of them runs on unmanaged",
+            lost.len()
+        )
+    })
+}
+
+/// Whether a host was ever at work in a folder of this session. What cannot be looked at counts as a trace.
+fn had_host(root: &Path, session: &str) -> bool {
+    let entries = match std::fs::read_dir(files::session_folder(root, session)) {
+        Ok(entries) => entries,
+        Err(error) => return error.kind() != io::ErrorKind::NotFound,
+    };
+    let names = entries.filter_map(Result::ok).filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter_map(|name| name.parse().ok()).any(|episode| {
+        let folder = files::episode_folder(root, session, episode);
+        let is_there = |name| std::fs::symlink_metadata(folder.join(name)).is_ok();
+        is_there(files::HOST_JSON)
+            || is_there(files::EXIT_JSON)
+            || gather(root, session, episode).is_ok_and(|evidence| evidence.lock == LockState::Held)
+    })
 }
 
 /// Files could not be prepared; nothing was recorded.
@@ -112,7 +150,13 @@ pub fn secret(root: &Path) -> io::Result<[u8; SECRET_BYTES]> {
 }
 
 fn read_secret(path: &Path) -> io::Result<[u8; SECRET_BYTES]> {
-    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
+    // Without O_NONBLOCK a pipe in its place would hold the start up for ever.
+    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        let what = format!("{} is no regular file", path.display());
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
     let mut bytes = Vec::new();
     file.take(64).read_to_end(&mut bytes)?;
     bytes.try_into().map_err(|_| {

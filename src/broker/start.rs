@@ -94,11 +94,11 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     turn.begin(now(), &recovery, generation).map_err(|error| unbegun(&error))?;
     reporter.stage(Stage::Hosts);
     let seen = look(&root, &turn);
-    files::sweep(root.path(), &turn.view().read());
+    let lost = files::sweep(root.path(), &turn.view().read());
     reporter.stage(Stage::Beat);
     point("beat")?;
     beat(&mut turn, seen)?;
-    let degraded = recovery.degraded.clone();
+    let degraded = recovery.degraded.iter().cloned().chain(lost).collect();
     Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded })
 }
 

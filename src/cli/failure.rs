@@ -77,6 +77,10 @@ impl Report {
             {
                 "not known: the broker may have done it; the same key finds out and does nothing twice"
             }
+            // Said by the client, of a call that nobody answered: nothing is recorded that it knows of.
+            ErrorCode::Uncertain if !self.error.data.contains_key("operation") => {
+                "not known: the broker may have done it; the same key finds out and does nothing twice"
+            }
             ErrorCode::Uncertain => {
                 "not known: the operation is recorded as uncertain until evidence or an operator settles it"
             }

@@ -42,8 +42,14 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
 pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> BrokerStatusResult {
     let deadline = deadline.at_most(ANSWER_WITHIN);
     let mut degraded = Vec::new();
+    let mut is_full = false;
     match context.ask(root, Method::BrokerStatus, &BrokerStatusParams {}, deadline) {
         Ok(status) => return status,
+        // It answered, if only that it is full: it is there, and works for others.
+        Err(error) if matches!(error.code, ErrorCode::Capacity | ErrorCode::Busy) => {
+            is_full = true;
+            degraded.push(error.message);
+        }
         // Nobody there is no trouble; anything else may explain the state below.
         Err(error) if error.code == ErrorCode::BrokerUnreachable => {}
         Err(error) => degraded.push(error.message),
@@ -65,6 +71,10 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> B
     degraded.extend(obstacle);
     let mut status = without_broker(judge(evidence), lock, degraded);
     status.ledger = ledger_head(root);
+    if is_full {
+        status.state = RunState::Running;
+        status.broker = discovery::read(root.folder()).ok().and_then(Found::record).map(|record| record.broker);
+    }
     status
 }
 

@@ -1,8 +1,8 @@
 //! A connection that mends itself, and calls over it.
 //!
 //! Promises: a mutating call has a key before its first byte leaves and keeps it over every reconnect, so that it has at
-//! most one effect; what became of a call that got no answer is said as it is: `broker_unreachable` if nothing was sent,
-//! `uncertain` if it was, each with the key that finds out.
+//! most one effect; what became of a call that got no answer is said as it is: `timeout` if the deadline passed first,
+//! else `broker_unreachable` if nothing was sent and `uncertain` if it was, each with the key that finds out.
 
 use std::time::Duration;
 
@@ -112,7 +112,7 @@ impl Client {
     /// until it is answered or the deadline has passed.
     ///
     /// # Errors
-    /// What the broker answers; `uncertain` or `broker_unreachable` if it does not. Errors of mutating calls carry the
+    /// What the broker answers; `timeout`, `uncertain` or `broker_unreachable` if it does not. Errors of mutating calls carry the
     /// key as `data.key`.
     pub fn call(&mut self, method: Method, mut params: Value) -> Result<Value, WireError> {
         let key = self.keyed(method, &mut params);
@@ -236,5 +236,7 @@ fn unanswered(method: Method, error: WireError, was_sent: bool) -> WireError {
         error.message
     );
     let reason = error.data.get("reason").cloned().unwrap_or_else(|| error.code.name().into());
-    WireError::new(ErrorCode::Uncertain, message).with("reason", reason)
+    // A deadline that passed is no doubt of the broker's: the operation goes on under its key.
+    let code = if error.code == ErrorCode::Timeout { ErrorCode::Timeout } else { ErrorCode::Uncertain };
+    WireError::new(code, message).with("reason", reason)
 }

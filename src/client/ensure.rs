@@ -99,10 +99,19 @@ pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError
     let deadline = options.deadline.at_most(options.ensure_within);
     let root = StateRoot::open_or_create(&options.root)?;
     let search = Search { options, root: &root, deadline };
-    match search.try_once(search.share(4)) {
-        Ok(met) => return Ok(met),
-        Err(Missed::Refused(error)) => return Err(error),
-        Err(Missed::Absent(_)) => {}
+    let mut pauses = quick();
+    loop {
+        match search.try_once(search.share(4)) {
+            Ok(met) => return Ok(met),
+            Err(Missed::Refused(error)) => return Err(error),
+            // It lives and answers: another start cannot help, a free place can.
+            Err(Missed::Absent(absence)) if absence.is_full() => {
+                if !pauses.pause(deadline) {
+                    return Err(search.unreachable(Missed::Absent(absence)));
+                }
+            }
+            Err(Missed::Absent(_)) => break,
+        }
     }
     let _guard = match search.guard()? {
         Guard::Met(met) => return Ok(*met),
@@ -307,6 +316,16 @@ impl Search<'_> {
 }
 
 impl Absence {
+    /// Whether a broker answered that it has no place for this connection now.
+    fn is_full(&self) -> bool {
+        match self {
+            Absence::NoAnswer(HelloError::Refused(error)) => {
+                matches!(error.code, ErrorCode::Capacity | ErrorCode::Busy)
+            }
+            Absence::NoRecord | Absence::DamagedRecord(_) | Absence::ForeignRecord | Absence::NoAnswer(_) => false,
+        }
+    }
+
     /// Whether nothing is on its way: nobody is published, or who was is dead. Waiting would not change it.
     fn is_certain(&self) -> bool {
         match self {

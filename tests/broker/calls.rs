@@ -42,7 +42,7 @@ fn keys_are_made_of_the_brokers_time() {
 }
 
 #[test]
-fn an_unanswered_call_is_uncertain_if_it_was_sent_and_says_its_key() {
+fn a_call_that_is_late_says_so_and_what_key_finds_out() {
     let arena = Arena::new();
     drop(Client::connect_or_start(arena.options(&[], SOON)).unwrap());
     let broker = arena.broker();
@@ -50,7 +50,7 @@ fn an_unanswered_call_is_uncertain_if_it_was_sent_and_says_its_key() {
     let mut reader = Client::connect(arena.options(&[], Duration::from_secs(1))).unwrap();
     kill(Pid::from_raw(broker.pid), Signal::SIGSTOP).unwrap();
     let error = client.call(Method::SessionStop, json!({"session": "a"})).unwrap_err();
-    assert_eq!((error.code, error.retry), (ErrorCode::Uncertain, Retry::SameKey));
+    assert_eq!((error.code, error.retry), (ErrorCode::Timeout, Retry::SameKey));
     assert!(error.data["key"].is_string() && error.message.contains("ostler operation show"), "{error:?}");
     let error = reader.call(Method::SessionGet, json!({"session": "a"})).unwrap_err();
     assert_eq!((error.code, error.data.get("key")), (ErrorCode::Timeout, None), "a read has no outcome to doubt");

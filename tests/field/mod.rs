@@ -2,6 +2,8 @@
 
 /// Group L.
 mod descriptors;
+/// What a hostile tester broke once.
+mod hostile;
 /// Groups D, E and K.
 mod lives;
 /// Group A.

@@ -1,0 +1,121 @@
+//! What a hostile tester broke once: lost records, odd files, time-outs, a full house.
+#![expect(clippy::disallowed_methods, reason = "spoils files of a root")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use nix::sys::stat::Mode;
+use serde_json::{Value, json};
+
+use crate::support::{Process, Root};
+
+/// The ledger loses its only segment while a session runs and another one has ended.
+fn without_ledger(spoil: impl FnOnce(&std::path::Path)) {
+    let mut root = Root::new();
+    root.damages_the_ledger();
+    let live = root.json(["spawn", "--", "sleep", "1000"])["session"].clone();
+    let ended = root.json(["spawn", "--", "sh", "-c", "echo kept"])["session"]["id"].as_str().unwrap().to_owned();
+    root.json(["wait", &ended]);
+    root.ostler(["shutdown"]).exits(0);
+    spoil(&root.path().join("ledger").join("00000000000000000001.jsonl"));
+
+    let status = root.json(["status"]);
+    assert_eq!(status["state"], "absent");
+    root.ostler(["ensure"]).exits(0);
+    let degraded = root.json(["status"])["degraded"].to_string();
+    assert!(degraded.contains("2 sessions") && degraded.contains(live["id"].as_str().unwrap()), "{degraded}");
+    assert!(Process::of_value(&live["pid"]).alive(), "what ran runs on");
+    for id in [live["id"].as_str().unwrap(), &ended] {
+        let episode = root.path().join("sessions").join(id).join("1");
+        assert!(episode.join("host.json").is_file() && episode.join("exit.json").is_file(), "its files stay");
+    }
+    Process::of_value(&live["host_pid"]).kill_9();
+}
+
+#[test]
+fn field_f18_an_emptied_ledger_takes_no_session_with_it() {
+    without_ledger(|segment| fs::write(segment, b"").unwrap());
+}
+
+#[test]
+fn field_f18_a_removed_ledger_takes_no_session_with_it() {
+    without_ledger(|segment| fs::remove_file(segment).unwrap());
+}
+
+#[test]
+fn field_f18_a_pipe_in_place_of_the_secret_refuses_the_start_at_once() {
+    let root = Root::new();
+    root.ostler(["ensure"]).exits(0);
+    root.ostler(["shutdown"]).exits(0);
+    let secret = root.path().join("request.secret");
+    fs::remove_file(&secret).unwrap();
+    nix::unistd::mkfifo(&secret, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let refused = root.ostler(["ensure"]).exits(1).error_text();
+    assert!(refused.contains("request.secret is no regular file"), "{refused}");
+    fs::remove_file(&secret).unwrap();
+    root.ostler(["ensure"]).exits(0);
+}
+
+#[test]
+fn field_e21_a_stop_that_outlives_its_deadline_is_late_and_not_uncertain() {
+    let root = Root::new();
+    let script = "trap '' TERM; echo up; while :; do sleep 1; done";
+    let id = root.json(["spawn", "--", "sh", "-c", script])["session"]["id"].as_str().unwrap().to_owned();
+    let arguments = ["stop", &id, "--key", "k", "--grace", "5s", "--timeout", "300ms"];
+    let late = root.ostler(arguments).exits(6).error_text();
+    assert!(late.contains("(timeout)") && late.contains("the same key finds out"), "{late}");
+    assert_eq!(root.json(["operation", "show", "k"])["operation"]["state"], "accepted");
+    let done = root.json(["stop", &id, "--key", "k", "--grace", "5s"]);
+    assert_eq!((&done["operation"]["state"], &done["session"]["status"]), (&json!("succeeded"), &json!("stopped")));
+}
+
+#[test]
+fn field_j06_an_age_beyond_what_a_record_holds_is_bad_input() {
+    let root = Root::new();
+    root.ostler(["ensure"]).exits(0);
+    let mut said = Said::hello(&root);
+    let answer = said.call("session.prune", json!({"key": "k", "older_ms": u64::MAX}));
+    assert_eq!(answer["error"]["data"]["code"], "invalid_input", "{answer}");
+    let answer = said.call("session.prune", json!({"key": "k", "older_ms": (1_u64 << 53) - 1}));
+    assert_eq!(answer["result"]["operation"]["state"], "succeeded", "{answer}");
+}
+
+#[test]
+fn field_j08_a_broker_with_a_full_house_is_never_called_hung() {
+    let root = Root::new();
+    root.ostler(["ensure"]).exits(0);
+    let guests: Vec<Said> = (0..1024).map(|_| Said::hello(&root)).collect();
+    let turned_away = root.ostler(["list", "--timeout", "2s"]).exits(9).error_text();
+    assert!(turned_away.contains("(capacity)") && !turned_away.contains("--force"), "{turned_away}");
+    let status = root.json(["status", "--timeout", "1s"]);
+    assert_eq!(status["state"], "running", "{status}");
+    assert!(status["broker"]["pid"].is_u64() && status["degraded"].to_string().contains("1024"), "{status}");
+    drop(guests);
+    root.ostler(["list"]).exits(0);
+}
+
+/// A connection by hand.
+struct Said(BufReader<UnixStream>);
+
+impl Said {
+    fn hello(root: &Root) -> Said {
+        let record: Value = serde_json::from_slice(&fs::read(root.path().join("broker.json")).unwrap()).unwrap();
+        let endpoint = record["broker"]["endpoint"].as_str().unwrap().strip_prefix("unix:").unwrap();
+        let mut said = Said(BufReader::new(UnixStream::connect(endpoint).unwrap()));
+        let client = json!({"name": "test", "version": "1"});
+        let protocol = json!({"min": 1, "max": 1});
+        let hello = json!({"protocol": protocol, "client": client, "token": record["token"], "as": "owner"});
+        let answer = said.call("hello", hello);
+        assert!(answer["result"].is_object(), "{answer}");
+        said
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
