@@ -106,7 +106,9 @@ impl Watch {
     /// # Errors
     /// As [`Watch::check`].
     pub fn look(&self, root: &StateRoot) -> io::Result<Seen> {
-        let lock = compare(root.folder().look(LOCK_NAME)?, &self.lock);
+        // By the root's path, not by its open folder: sessions' files go by the path too, and a root that was moved away
+        // belongs to whoever starts at its new place, its old place to whoever makes a new one there.
+        let lock = compare(folder::look_at(&root.path().join(LOCK_NAME))?, &self.lock);
         let discovery = match record::read(root.folder())? {
             Found::Record(record) if record.broker.incarnation == self.incarnation => Name::Ours,
             Found::Record(_) => Name::Foreign,
@@ -202,5 +204,24 @@ Gone Gone: Republish { discovery: true, socket: true }
         assert_eq!(check(), Verdict::Fence(Fenced::LockReplaced));
         root.folder().create_file(LOCK_NAME).unwrap();
         assert_eq!(check(), Verdict::Fence(Fenced::LockReplaced));
+    }
+
+    #[test]
+    fn a_root_that_is_not_at_its_path_any_more_is_not_ours() {
+        let home = tempfile::Builder::new().prefix("w").tempdir_in("/tmp").unwrap();
+        let (here, there) = (home.path().join("root"), home.path().join("moved"));
+        let root = StateRoot::open_or_create(&here).unwrap();
+        let _lock = root.folder().create_file(LOCK_NAME).unwrap();
+        let lock = root.folder().look(LOCK_NAME).unwrap().unwrap();
+        let names = (here.clone(), "b-1".to_owned());
+        let watch =
+            Watch { lock, incarnation: "me".to_owned(), socket_folder: names.0, socket_name: names.1, socket: lock };
+        publish(&root, &example("me")).unwrap();
+        assert_eq!(watch.look(&root).unwrap().lock, Name::Ours);
+        std::fs::rename(&here, &there).unwrap();
+        assert_eq!(watch.check(&root).unwrap(), Verdict::Fence(Fenced::LockReplaced));
+        let other = StateRoot::open_or_create(&here).unwrap();
+        let _other_lock = other.folder().create_file(LOCK_NAME).unwrap();
+        assert_eq!(watch.check(&root).unwrap(), Verdict::Fence(Fenced::LockReplaced));
     }
 }

@@ -1,5 +1,4 @@
 //! What a hostile tester broke once: lost records, odd files, time-outs, a full house.
-#![expect(clippy::disallowed_methods, reason = "spoils files of a root")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -8,14 +7,17 @@ use std::os::unix::net::UnixStream;
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
 
-use crate::support::{Process, Root};
+use crate::support::{Process, Root, SOON, wait_until};
 
 /// The ledger loses its only segment while a session runs and another one has ended.
 fn without_ledger(spoil: impl FnOnce(&std::path::Path)) {
     let mut root = Root::new();
     root.damages_the_ledger();
     let live = root.json(["spawn", "--", "sleep", "1000"])["session"].clone();
-    let ended = root.json(["spawn", "--", "sh", "-c", "echo kept"])["session"]["id"].as_str().unwrap().to_owned();
+    let ended = root.json(["spawn", "--", "sh", "-c", "echo kept"])["session"]["id"]
+        .as_str()
+        .expect("an id is a text")
+        .to_owned();
     root.json(["wait", &ended]);
     root.ostler(["shutdown"]).exits(0);
     spoil(&root.path().join("ledger").join("00000000000000000001.jsonl"));
@@ -24,9 +26,12 @@ fn without_ledger(spoil: impl FnOnce(&std::path::Path)) {
     assert_eq!(status["state"], "absent");
     root.ostler(["ensure"]).exits(0);
     let degraded = root.json(["status"])["degraded"].to_string();
-    assert!(degraded.contains("2 sessions") && degraded.contains(live["id"].as_str().unwrap()), "{degraded}");
+    assert!(
+        degraded.contains("2 sessions") && degraded.contains(live["id"].as_str().expect("an id is a text")),
+        "{degraded}"
+    );
     assert!(Process::of_value(&live["pid"]).alive(), "what ran runs on");
-    for id in [live["id"].as_str().unwrap(), &ended] {
+    for id in [live["id"].as_str().expect("an id is a text"), &ended] {
         let episode = root.path().join("sessions").join(id).join("1");
         assert!(episode.join("host.json").is_file() && episode.join("exit.json").is_file(), "its files stay");
     }
@@ -55,6 +60,30 @@ fn field_f18_a_pipe_in_place_of_the_secret_refuses_the_start_at_once() {
     assert!(refused.contains("request.secret is no regular file"), "{refused}");
     fs::remove_file(&secret).unwrap();
     root.ostler(["ensure"]).exits(0);
+}
+
+#[test]
+fn field_a13_a_root_that_is_moved_under_its_broker_takes_its_sessions_along() {
+    let root = Root::new();
+    let (here, there) = (root.path(), root.folder().join("moved"));
+    let session = root.json(["spawn", "--", "sleep", "1000"])["session"].clone();
+    let (id, first) = (session["id"].as_str().unwrap(), root.broker().unwrap());
+    let command = Process::of_value(&session["pid"]);
+    fs::rename(&here, &there).unwrap();
+    // Another root grows at the old place before anybody looks after the moved one.
+    root.ostler(["ensure"]).exits(0);
+    wait_until(SOON, "the broker of the moved root has left", || !first.alive());
+    assert_eq!(root.json(["list"])["sessions"], json!([]));
+    assert_eq!(fs::read_dir(here.join("sessions")).unwrap().count(), 0, "nothing of the moved root is in the new one");
+
+    let moved = ["--root", there.to_str().unwrap()];
+    let shown = root.json([&moved[..], &["show", id]].concat());
+    assert_eq!(shown["session"]["pid"], session["pid"]);
+    wait_until(SOON, "the session is adopted", || {
+        root.json([&moved[..], &["show", id]].concat())["session"]["reason"].is_null()
+    });
+    root.ostler([&moved[..], &["shutdown", "--stop-sessions"]].concat()).exits(0);
+    assert!(!command.alive());
 }
 
 #[test]
@@ -100,9 +129,15 @@ struct Said(BufReader<UnixStream>);
 
 impl Said {
     fn hello(root: &Root) -> Said {
-        let record: Value = serde_json::from_slice(&fs::read(root.path().join("broker.json")).unwrap()).unwrap();
-        let endpoint = record["broker"]["endpoint"].as_str().unwrap().strip_prefix("unix:").unwrap();
-        let mut said = Said(BufReader::new(UnixStream::connect(endpoint).unwrap()));
+        let record: Value =
+            serde_json::from_slice(&fs::read(root.path().join("broker.json")).expect("the broker answers"))
+                .expect("the broker answers");
+        let endpoint = record["broker"]["endpoint"]
+            .as_str()
+            .expect("the broker answers")
+            .strip_prefix("unix:")
+            .expect("the broker answers");
+        let mut said = Said(BufReader::new(UnixStream::connect(endpoint).expect("the broker answers")));
         let client = json!({"name": "test", "version": "1"});
         let protocol = json!({"min": 1, "max": 1});
         let hello = json!({"protocol": protocol, "client": client, "token": record["token"], "as": "owner"});
@@ -113,9 +148,9 @@ impl Said {
 
     fn call(&mut self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).unwrap();
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).expect("the broker answers");
         let mut line = String::new();
-        self.0.read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
+        self.0.read_line(&mut line).expect("the broker answers");
+        serde_json::from_str(&line).expect("the broker answers")
     }
 }
