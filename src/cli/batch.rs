@@ -81,9 +81,14 @@ where
         let first = Mutex::new(Some(broker));
         let (results, outcomes) = mpsc::channel();
         std::thread::scope(|scope| {
-            for _ in 0..WORKERS.min(self.sessions.len()) {
+            let begun = (0..WORKERS.min(self.sessions.len())).take_while(|_| {
                 let results = results.clone();
-                scope.spawn(|| self.work(&next, &first, results));
+                let worker = std::thread::Builder::new();
+                worker.spawn_scoped(scope, || self.work(&next, &first, results)).is_ok()
+            });
+            // Where the system has no thread left, ending sessions is what helps: then they are taken one by one here.
+            if begun.count() == 0 {
+                self.work(&next, &first, results.clone());
             }
             drop(results);
             let shown = self.show_all(outcomes);

@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use nix::sys::stat::Mode;
 use serde_json::{Value, json};
 
-use crate::support::{Process, Root, SOON, wait_until};
+use crate::support::{Process, Root, SOON, finish, wait_until};
 
 /// The ledger loses its only segment while a session runs and another one has ended.
 fn without_ledger(spoil: impl FnOnce(&std::path::Path)) {
@@ -97,6 +98,23 @@ fn field_e21_a_stop_that_outlives_its_deadline_is_late_and_not_uncertain() {
     assert_eq!(root.json(["operation", "show", "k"])["operation"]["state"], "accepted");
     let done = root.json(["stop", &id, "--key", "k", "--grace", "5s"]);
     assert_eq!((&done["operation"]["state"], &done["session"]["status"]), (&json!("succeeded"), &json!("stopped")));
+}
+
+#[test]
+fn field_d11_sessions_can_be_stopped_where_no_thread_can_be_had() {
+    let root = Root::new();
+    for name in ["a", "b"] {
+        root.json(["spawn", "--name", name, "--", "sleep", "1000"]);
+    }
+    // Root has no such limit; everybody else has more than one process here already.
+    for arguments in [&["stop", "a", "b"][..], &["delete", "a"]] {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -u 1; exec \"$@\"", "sh"]);
+        let product = root.command(arguments);
+        command.arg(product.get_program()).args(product.get_args()).env_clear();
+        command.envs(product.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        finish(&mut command, b"").exits(0);
+    }
 }
 
 #[test]
