@@ -17,6 +17,10 @@ use std::collections::BTreeMap;
 pub const STOP_GRACE_MS: u64 = 10_000;
 /// Command line and environment together, in bytes.
 pub const COMMAND_BYTES: usize = 512 * 1024;
+/// Shortest prefix of an id that names a session: a slip of the finger must not stop or delete one.
+pub const PREFIX_MIN: usize = 3;
+/// So many of the sessions that an ambiguous prefix fits are named.
+const NAMED_MAX: usize = 5;
 /// Ended sessions younger than this are kept by a prune that names no age, in milliseconds.
 pub const RETENTION_MS: u64 = 7 * 24 * 3_600 * 1_000;
 /// Greatest age that a prune may name, in milliseconds: integers of the ledger stay below 2^53.
@@ -45,7 +49,7 @@ pub fn key(text: &str) -> Result<Key, WireError> {
     Key::parse(text).map_err(|rule| malformed("key", rule))
 }
 
-/// A session by exact id, exact name or unique prefix of the id, tried in this order.
+/// A session by exact id, exact name or unique prefix of the id (at least [`PREFIX_MIN`] characters), tried in this order.
 ///
 /// # Errors
 /// [`Refusal::NoSession`] or [`Refusal::Ambiguous`].
@@ -61,7 +65,7 @@ pub fn find(state: &State, given: &str) -> Target {
     {
         return Ok(id.clone());
     }
-    if given.is_empty() || given.len() >= 12 {
+    if !(PREFIX_MIN..12).contains(&given.len()) {
         return Err(missing());
     }
     // Ids are in order, so those with this prefix stand together.
@@ -74,7 +78,10 @@ pub fn find(state: &State, given: &str) -> Target {
     match fits.as_slice() {
         [] => Err(missing()),
         [id] => Ok((*id).clone()),
-        many => Err(Refusal::Ambiguous { given: given.to_owned(), fits: many.len() }),
+        many => {
+            let some = many.iter().take(NAMED_MAX).map(|id| (*id).clone()).collect();
+            Err(Refusal::Ambiguous { given: given.to_owned(), fits: many.len(), some })
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl Service for Door {
 fn unknown(method: Method) -> WireError {
     let message =
         format!("this broker (version {}) has no {}; nothing was done", env!("CARGO_PKG_VERSION"), method.name());
-    WireError::new(ErrorCode::UnknownMethod, message)
+    WireError::new(ErrorCode::UnknownMethod, message).with("version", env!("CARGO_PKG_VERSION"))
 }
 
 impl Front {

@@ -108,7 +108,12 @@ impl Front {
             None => waiting.await,
             Some(timeout_ms) => {
                 tokio::time::timeout(Duration::from_millis(timeout_ms), waiting).await.unwrap_or_else(|_| {
-                    let message = format!("session {} is not there after {timeout_ms} ms; it goes on", params.session);
+                    let what = match params.until {
+                        WaitFor::Ended => "did not end",
+                        WaitFor::Ready => "was not ready",
+                        WaitFor::Idle => "was not idle",
+                    };
+                    let message = format!("session {} {what} within {timeout_ms} ms; it goes on", params.session);
                     Err(WireError::new(ErrorCode::Timeout, message))
                 })
             }
@@ -253,7 +258,10 @@ fn episode_of(session: &Session, given: Option<u32>) -> Result<u32, WireError> {
     match given.unwrap_or(session.episode) {
         known if (1..=session.episode).contains(&known) => Ok(known),
         unknown => {
-            let message = format!("session {} has had {} episodes and none is {unknown}", session.id, session.episode);
+            let message = match session.episode {
+                1 => format!("session {} has had one episode, and that is not {unknown}", session.id),
+                last => format!("session {} has had episodes 1 to {last}, and none is {unknown}", session.id),
+            };
             Err(WireError::new(ErrorCode::NotFound, message).reason("episode"))
         }
     }

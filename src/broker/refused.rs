@@ -1,7 +1,8 @@
 //! Refusals and failures as callers read them: what failed, why, what did not change, what to type next.
 
+use super::asked::PREFIX_MIN;
 use super::turn::Told;
-use crate::machine::{Failure, Malformed, Name, Operation, Outcome, Refusal};
+use crate::machine::{Failure, Malformed, Name, Operation, Outcome, Refusal, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 
 /// A refusal as an error of the contract.
@@ -19,7 +20,16 @@ pub fn refused(refusal: &Refusal) -> WireError {
         .with("given_digest", given.to_string()),
         Refusal::NoSession { given } => WireError::new(
             ErrorCode::NotFound,
-            format!("there is no session {given:?}; nothing was done. `ostler list --all` shows all sessions"),
+            if given.chars().count() < PREFIX_MIN {
+                format!(
+                    "there is no session {given:?}; nothing was done. Of an id give at least {PREFIX_MIN} characters"
+                )
+            } else {
+                format!(
+                    "there is no session {given:?}; nothing was done. \
+                     `ostler list --all` shows all sessions that are not deleted"
+                )
+            },
         )
         .with("session", given.as_str()),
         Refusal::NoOperation { given } => WireError::new(
@@ -27,11 +37,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
             format!("there is no operation {given:?}; nothing was done. `ostler operation list` shows them"),
         )
         .with("operation", given.as_str()),
-        Refusal::Ambiguous { given, fits } => WireError::new(
-            ErrorCode::InvalidInput,
-            format!("{given:?} fits {fits} sessions; nothing was done. Give more of the id"),
-        )
-        .reason("ambiguous"),
+        Refusal::Ambiguous { given, fits, some } => ambiguous(given, *fits, some),
         Refusal::NameTaken { name, by } => WireError::new(
             ErrorCode::SessionExists,
             format!(
@@ -68,6 +74,14 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
     }
+}
+
+fn ambiguous(given: &str, fits: usize, some: &[SessionId]) -> WireError {
+    let ids: Vec<String> = some.iter().map(ToString::to_string).collect();
+    let more = if fits > ids.len() { " and more" } else { "" };
+    let message =
+        format!("{given:?} fits {fits} sessions ({}{more}); nothing was done. Give more of the id", ids.join(", "));
+    WireError::new(ErrorCode::InvalidInput, message).reason("ambiguous").with("sessions", ids)
 }
 
 /// The same for a caller who may not know who has it.
@@ -114,6 +128,7 @@ fn guarded(refusal: &Refusal) -> WireError {
         .reason("settled"),
         Refusal::OwnerOnly => {
             WireError::new(ErrorCode::Denied, "only the owner of the state root may do this; nothing was done")
+                .reason("owner_only")
         }
         Refusal::KeyConflict { .. }
         | Refusal::NoSession { .. }
@@ -171,5 +186,28 @@ pub fn told(told: &Told) -> Option<WireError> {
         Told::Refused(refusal) => Some(refused(refusal)),
         Told::Storage { full, message } => Some(storage(*full, message)),
         Told::Settled { .. } | Told::Prepare { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ambiguous_prefix_names_what_it_fits() {
+        let some: Vec<SessionId> =
+            ["abcdefgh2345", "abcdefgh2346"].iter().map(|id| SessionId::parse(id).unwrap()).collect();
+        let error = refused(&Refusal::Ambiguous { given: "abc".to_owned(), fits: 2, some: some.clone() });
+        assert!(error.message.contains("(abcdefgh2345, abcdefgh2346);"), "{error}");
+        assert_eq!(error.data["sessions"], serde_json::json!(["abcdefgh2345", "abcdefgh2346"]));
+        let error = refused(&Refusal::Ambiguous { given: "abc".to_owned(), fits: 9, some });
+        assert!(error.message.contains("abcdefgh2346 and more);"), "{error}");
+    }
+
+    #[test]
+    fn too_little_of_an_id_is_told_so() {
+        let missing = |given: &str| refused(&Refusal::NoSession { given: given.to_owned() }).message;
+        assert!(missing("ab").contains("at least 3 characters"));
+        assert!(missing("abc").contains("`ostler list --all`"));
     }
 }

@@ -18,7 +18,7 @@ use crate::rpc::wire;
     name = "ostler",
     version,
     about = "A session broker for one machine: starts itself, runs each session exactly once, proves it in a ledger",
-    after_help = "A SESSION is named by its exact id, its exact name, or a unique prefix of its id.\nExit codes: 0 done, 1 failed, \
+    after_help = "A SESSION is named by its exact id, its exact name, or a unique prefix of its id of at least 3\ncharacters.\nExit codes: 0 done, 1 failed, \
                   2 usage, 3 no such thing, 4 conflict, 5 broker, 6 time, 7 rights, 8 integrity, 9 capacity, 10 protocol.",
     disable_help_subcommand = true,
     subcommand_required = true
@@ -58,7 +58,7 @@ pub(crate) struct Key {
 /// One of several sessions: by name, or by label.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Selection {
-    /// Sessions, by id, name or unique prefix of the id
+    /// Sessions, by id, name or unique prefix of the id (at least 3 characters)
     #[arg(value_name = "SESSION", required_unless_present = "labels")]
     pub(crate) sessions: Vec<String>,
     /// All sessions that have this label; several must all be there

@@ -15,7 +15,18 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::args::Cli::command(), "ostler", &mut script);
+    clap_complete::generate(args.shell, &mut offered(), "ostler", &mut script);
     context.output.bytes(&script)?;
     Ok(Exit::Done)
+}
+
+/// The tree without what is hidden: the generators do not look whether a command is.
+fn offered() -> clap::Command {
+    let whole = super::args::Cli::command();
+    clap::Command::new("ostler")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .disable_help_subcommand(true)
+        .args(whole.get_arguments().cloned())
+        .subcommands(whole.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
 }

@@ -126,12 +126,12 @@ impl Report {
         let same_key =
             || self.key.as_deref().map(|key| format!("the same command with --key {}", text::shell_str(key)));
         match self.error.code {
-            ErrorCode::NotFound => Some("ostler list --all".to_owned()),
+            ErrorCode::NotFound => Some(self.remedy_of_missing(&session)),
             ErrorCode::SessionLive => Some(format!("ostler stop {session}, or ostler delete --stop {session}")),
             ErrorCode::SessionExists => Some("another --name, or ostler list".to_owned()),
             // Asked anew at each start of a broker; until then an operator can settle the operation behind it.
             ErrorCode::SessionFenced => Some(format!("ostler show {session}, then ostler operation resolve OP")),
-            ErrorCode::EndpointStale => Some(format!("ostler show {session}")),
+            ErrorCode::EndpointStale => Some(format!("ostler show {}", self.stale_session().unwrap_or(session))),
             ErrorCode::KeyConflict | ErrorCode::KeyExpired => Some("the same command without --key".to_owned()),
             ErrorCode::Uncertain => match self.key.as_deref() {
                 Some(key) => Some(format!("ostler operation show {}", text::shell_str(key))),
@@ -139,10 +139,14 @@ impl Report {
             },
             ErrorCode::Timeout => same_key().or_else(|| Some("the same command with a longer --timeout".to_owned())),
             ErrorCode::BrokerUnreachable => same_key().or_else(|| Some("ostler status, ostler doctor".to_owned())),
+            ErrorCode::Denied if self.reason() == "owner_only" => {
+                Some("the same command as the owner, outside of the session".to_owned())
+            }
             ErrorCode::BrokerBlocked | ErrorCode::StorageFailed | ErrorCode::Denied | ErrorCode::Unauthenticated => {
                 Some("ostler doctor".to_owned())
             }
             ErrorCode::StorageFull => same_key().map(|again| format!("free some space, then {again}")),
+            ErrorCode::SpawnFailed if self.reason() == "cwd" => Some(OTHER_CWD.to_owned()),
             ErrorCode::SpawnFailed => Some("correct the command and type it again".to_owned()),
             ErrorCode::ExpiredCursor => Some("the same command without --cursor".to_owned()),
             ErrorCode::Integrity => Some("ostler ledger verify".to_owned()),
@@ -152,16 +156,40 @@ impl Report {
             | ErrorCode::Capacity
             | ErrorCode::SessionBusy
             | ErrorCode::SessionStopping => Some("the same command a little later".to_owned()),
+            ErrorCode::UnknownMethod
+                if self.error.data.get("version").is_some_and(|of| of == env!("CARGO_PKG_VERSION")) =>
+            {
+                Some("ostler --help: this version does not have it yet".to_owned())
+            }
             ErrorCode::ProtocolMismatch | ErrorCode::UnknownMethod => {
                 Some("ostler shutdown, then the same command: the broker and this program differ in version".to_owned())
             }
-            ErrorCode::InvalidInput
-            | ErrorCode::TooLarge
+            ErrorCode::InvalidInput => remedy_of_input(self.reason()).map(str::to_owned),
+            ErrorCode::TooLarge
             | ErrorCode::Internal
             | ErrorCode::SessionTerminal
             | ErrorCode::TooLate
             | ErrorCode::CapabilityMissing => None,
         }
+    }
+
+    fn reason(&self) -> &str {
+        self.error.data.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default()
+    }
+
+    /// Where to find what is really there.
+    fn remedy_of_missing(&self, session: &str) -> String {
+        match (self.reason(), self.error.data.contains_key("operation")) {
+            ("cwd", _) => OTHER_CWD.to_owned(),
+            ("episode", _) => format!("ostler show {session}"),
+            (_, true) => "ostler operation list".to_owned(),
+            (_, false) => "ostler list --all".to_owned(),
+        }
+    }
+
+    /// The session of a stored result that travels with the error.
+    fn stale_session(&self) -> Option<String> {
+        self.error.data.get("result")?.get("session")?.get("id")?.as_str().map(text::shell_str)
     }
 
     /// The text for eyes.
@@ -176,6 +204,23 @@ impl Report {
             shown.push_str(&format!("  next: {remedy}\n"));
         }
         shown
+    }
+}
+
+const OTHER_CWD: &str = "the same command with --cwd DIR, a folder that is there";
+
+/// What helps against input that was refused for this reason.
+fn remedy_of_input(reason: &str) -> Option<&'static str> {
+    match reason {
+        "ambiguous" => Some("the same command with more of the id"),
+        "name" => Some("--name with 1 to 63 of a-z, 0-9, _ and -, a letter or digit first"),
+        "env" => Some("--env NAME=VALUE"),
+        "key" => Some("--key with 1 to 128 printable ASCII characters for one session, or none"),
+        "label" | "labels" => Some("--label KEY=VALUE, each key once"),
+        "root" | "no_root" => Some("--root DIR, or set OSTLER_ROOT"),
+        "not_a_folder" => Some("another --root"),
+        "command" => Some("correct the command and type it again"),
+        _ => None,
     }
 }
 
@@ -207,6 +252,32 @@ mod tests {
             assert_eq!(report(code, None).effect(), "nothing", "{code}");
         }
         assert!(report(ErrorCode::Timeout, Some("k")).remedy().unwrap().ends_with("--key k"));
+    }
+
+    #[test]
+    fn the_next_step_fits_what_was_refused() {
+        let remedy = |error: WireError, session: Option<&str>| {
+            let report = Report { attempt: "x".into(), session: session.map(str::to_owned), key: None, error };
+            report.remedy().unwrap_or_default()
+        };
+        let of = |code, reason: &str| WireError::new(code, "m").reason(reason);
+        let missing = || WireError::new(ErrorCode::NotFound, "m");
+        assert_eq!(remedy(missing(), None), "ostler list --all");
+        assert_eq!(remedy(missing().with("operation", "nope"), None), "ostler operation list");
+        assert_eq!(remedy(missing().reason("episode"), Some("web")), "ostler show web");
+        for code in [ErrorCode::NotFound, ErrorCode::SpawnFailed] {
+            assert!(remedy(of(code, "cwd"), None).contains("--cwd"), "{code}");
+        }
+        let result = serde_json::json!({"session": {"id": "abcdefgh2345"}});
+        let stale = of(ErrorCode::EndpointStale, "ended").with("result", result);
+        assert_eq!(remedy(stale, None), "ostler show abcdefgh2345");
+        for reason in ["ambiguous", "name", "env", "key", "label", "root", "command"] {
+            assert_ne!(remedy(of(ErrorCode::InvalidInput, reason), None), "", "{reason}");
+        }
+        assert!(remedy(of(ErrorCode::Denied, "owner_only"), None).contains("outside of the session"));
+        let unknown = |version: &str| WireError::new(ErrorCode::UnknownMethod, "m").with("version", version);
+        assert!(!remedy(unknown(env!("CARGO_PKG_VERSION")), None).contains("differ"));
+        assert!(remedy(unknown("0.0.0"), None).contains("differ"));
     }
 
     #[test]

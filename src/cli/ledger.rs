@@ -2,6 +2,7 @@
 //! broker writes.
 
 mod follow;
+mod history;
 mod record;
 
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use super::failure::Failure;
 use super::output::Tone;
 use super::text;
 use crate::os::clock;
+use crate::os::paths::StateRoot;
 use crate::os::process::boot_id;
 use crate::rpc::error::{ErrorCode, WireError};
 
@@ -42,9 +44,9 @@ enum Command {
         /// Its sequence number
         seq: u64,
     },
-    /// Print the records of one session
+    /// Tell what happened to one session, a deleted one too
     History {
-        /// The session's id, or a unique prefix of it
+        /// The session's id, its name (the newest session that was spawned with it) or a unique prefix of its id
         #[arg(value_name = "ID")]
         session: String,
     },
@@ -64,7 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Command::Head => head(context),
         Command::Verify { since } => verify(*since, context),
         Command::Show { seq } => show(*seq, context),
-        Command::History { session } => history(session, context),
+        Command::History { session } => history::run(session, context),
         Command::Tail { lines, follow } => follow::run(*lines, *follow, context),
     }
 }
@@ -77,6 +79,10 @@ pub(crate) fn folder(context: &Context, attempt: &str) -> Result<PathBuf, Failur
     let folder = context.root_path(attempt)?.join("ledger");
     if folder.is_dir() {
         return Ok(folder);
+    }
+    // A root that is refused has no ledger for a reason that says more.
+    if let Err(error) = StateRoot::open(&context.root_path(attempt)?) {
+        return Err(Failure::new(attempt, WireError::from(&error)));
     }
     let message = format!("there is no ledger at {}", folder.display());
     Err(Failure::new(
@@ -154,28 +160,4 @@ fn show(seq: u64, context: &Context) -> Result<Exit, Failure> {
     let message = "no sound record has this number".to_owned();
     let error = WireError::new(ErrorCode::NotFound, message).reason("record").with("remedy", "ostler ledger verify");
     Err(Failure::new(attempt, error))
-}
-
-fn history(session: &str, context: &Context) -> Result<Exit, Failure> {
-    let attempt = format!("show the history of {session}");
-    let storage = Disk::reading(folder(context, &attempt)?);
-    let mut records = Vec::new();
-    for found in Records::new(&storage) {
-        let found = found.map_err(|error| unreadable(&attempt, &error))?;
-        if found.header.sid.as_deref().is_some_and(|sid| sid.starts_with(session)) {
-            records.push(found);
-        }
-    }
-    let exact = records.iter().any(|found| found.header.sid.as_deref() == Some(session));
-    records.retain(|found| !exact || found.header.sid.as_deref() == Some(session));
-    let Some(id) = records.first().and_then(|found| found.header.sid.clone()) else {
-        let error = WireError::new(ErrorCode::NotFound, "no record names a session with this id").reason("session");
-        return Err(Failure::new(attempt, error));
-    };
-    if records.iter().any(|found| found.header.sid.as_ref() != Some(&id)) {
-        return Err(Failure::invalid(attempt, "ambiguous", "more than one session's id begins so"));
-    }
-    let document = json!({ "session_id": id, "records": records.iter().map(record::document).collect::<Vec<_>>() });
-    context.output.either(&document, |_| records.iter().map(record::line).collect())?;
-    Ok(Exit::Done)
 }

@@ -13,10 +13,10 @@ use crate::os::deadline::Pauses;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{ListParams, ListResult, SessionStatus};
 
-/// List sessions; without --all those that are not deleted and did not end more than a day ago
+/// List sessions that are not deleted; without --all only those that did not end more than a day ago
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Deleted and long ended ones too
+    /// Those that ended long ago, too
     #[arg(long)]
     all: bool,
     /// Only those with this status; may be repeated

@@ -22,7 +22,7 @@ use crate::rpc::wire::{self, Chunk, EndpointParams, EndpointResult, Timestamp};
 /// Print a session's output as its command wrote it
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Id, name, or unique prefix of the id
+    /// Id, name, or unique prefix of the id (at least 3 characters)
     session: String,
     /// That of this episode [default: the last]
     #[arg(long, value_name = "N")]

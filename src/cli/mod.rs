@@ -39,6 +39,7 @@ mod text;
 mod wait;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -148,6 +149,9 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if !asks_for_json(arguments) {
         // Whoever closed standard error does not want to read it.
         drop(error.print());
+        if lacks_dashes(arguments) {
+            drop(writeln!(io::stderr(), "\n  tip: {DASHES}"));
+        }
         return Exit::Usage.code();
     }
     let globals = Globals { json: true, ..Globals::default() };
@@ -155,7 +159,17 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let error = WireError::new(ErrorCode::InvalidInput, message).reason("usage").with("usage", text.trim_end());
+    let error = if lacks_dashes(arguments) { error.with("remedy", DASHES) } else { error };
     finish(Err(Failure::new("understand the command line", error)), &context)
+}
+
+/// What is missing where a session's command follows its options directly.
+const DASHES: &str = "put -- before the command, as in `ostler spawn -- CMD ARG`";
+
+/// Whether a session is to be started and nothing says where its command begins.
+fn lacks_dashes(arguments: &[OsString]) -> bool {
+    let mut rest = arguments.iter().skip(1);
+    rest.any(|argument| argument == "spawn" || argument == "run") && rest.all(|argument| argument != "--")
 }
 
 /// Whether documents are wanted, as far as a command line that cannot be parsed tells.
@@ -172,5 +186,14 @@ mod tests {
         let asks = |line: &str| asks_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
         assert!(asks("ostler frobnicate --json"));
         assert!(!asks("ostler run -- x --json"));
+    }
+
+    #[test]
+    fn only_a_start_without_dashes_lacks_them() {
+        let lacks = |line: &str| lacks_dashes(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(lacks("ostler --json spawn --name x sleep 1"));
+        assert!(lacks("ostler run true"));
+        assert!(!lacks("ostler spawn --frob -- sleep 1"));
+        assert!(!lacks("ostler list --frob"));
     }
 }

@@ -72,8 +72,7 @@ fn directory(asked: Option<&Path>) -> Result<PathBuf, WireError> {
         return Ok(path.to_owned());
     }
     let current = std::env::current_dir().map_err(|error| {
-        WireError::new(ErrorCode::NotFound, format!("the current directory cannot be named: {error}; use --cwd"))
-            .reason("cwd")
+        WireError::new(ErrorCode::NotFound, format!("the current directory cannot be named: {error}")).reason("cwd")
     })?;
     Ok(asked.map_or_else(|| current.clone(), |path| current.join(path)))
 }

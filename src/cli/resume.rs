@@ -12,7 +12,7 @@ use crate::rpc::wire::{ResumeParams, SpawnResult};
 /// Start the next episode of sessions
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Sessions, by id, name or unique prefix of the id
+    /// Sessions, by id, name or unique prefix of the id (at least 3 characters)
     #[arg(value_name = "SESSION", required = true)]
     sessions: Vec<String>,
     #[command(flatten)]

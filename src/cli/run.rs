@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use self::stopping::Wishes;
 use super::context::Context;
+use super::duration;
 use super::exit;
 use super::failure::{Failure, Report};
 use super::output::write_failed;
@@ -85,8 +86,9 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     let in_time = stopper.end();
     passed?;
     if !in_time {
-        let error =
-            WireError::new(ErrorCode::Timeout, "the command ran longer").with("changed", "the session was stopped");
+        let allowed = context.globals.timeout.map_or_else(|| "it may".to_owned(), duration::show);
+        let error = WireError::new(ErrorCode::Timeout, format!("the command ran longer than {allowed}"))
+            .with("changed", "the session was stopped");
         return Err(broker.failure(error));
     }
     code

@@ -64,6 +64,15 @@ pub(crate) fn exit(exit: &Exit) -> String {
     }
 }
 
+/// The same in one word: the code, the signal, or the step that failed.
+fn exit_cell(exit: &Exit) -> String {
+    match exit {
+        Exit::Code(code) => code.to_string(),
+        Exit::Signal(name) => text::plain(name),
+        Exit::Error(failure) => phase_name(failure.phase).to_owned(),
+    }
+}
+
 /// The name of a phase of a start.
 pub(crate) fn phase_name(phase: StartPhase) -> &'static str {
     match phase {
@@ -85,12 +94,13 @@ pub(crate) fn time(at: Timestamp) -> String {
 pub(crate) fn table(page: &ListResult, output: &Output) -> String {
     const COMMAND_WIDTH: usize = 60;
     const STATUS_COLUMN: usize = 2;
-    let mut table = Table::new(["ID", "NAME", "STATUS", "PID", "EPISODE", "CREATED", "COMMAND"]);
+    let mut table = Table::new(["ID", "NAME", "STATUS", "EXIT", "PID", "EPISODE", "CREATED", "COMMAND"]);
     for session in &page.sessions {
         table.row([
             session.id.clone(),
             text::plain(session.name.as_deref().unwrap_or("-")),
             status_name(session.status).to_owned(),
+            session.exit.as_ref().map_or_else(|| "-".to_owned(), exit_cell),
             session.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             session.episode.to_string(),
             time(session.created_at),
@@ -114,6 +124,11 @@ pub(crate) fn line(session: &Session) -> String {
         shown.push_str(&format!("  {}", text::plain(name)));
     }
     shown.push_str(&format!("  {}", status_name(session.status)));
+    if session.status == SessionStatus::Deleted {
+        // How it ended before is over, too.
+        shown.push('\n');
+        return shown;
+    }
     if let Some(pid) = session.pid {
         shown.push_str(&format!("  pid {pid}"));
     }

@@ -12,7 +12,7 @@ use crate::rpc::wire::{GetParams, Operation, OperationListParams, OperationListR
 /// Show one session
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Id, name, or unique prefix of the id
+    /// Id, name, or unique prefix of the id (at least 3 characters)
     session: String,
 }
 

@@ -9,13 +9,13 @@ use serde::Serialize;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::{duration, status};
+use super::status;
 use crate::broker::holder;
 use crate::broker::lock::LOCK_NAME;
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::identity::ProcessIdentity;
 use crate::os::locks::lock_holder;
-use crate::os::paths::StateRoot;
+use crate::os::paths::{PathError, StateRoot};
 use crate::os::signal::{Handle, Opened};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
@@ -56,8 +56,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let needed = if args.stop_sessions { WITH_SESSIONS } else { ORDERLY };
     let deadline = context.bounded(needed);
     let path = context.root_path(ATTEMPT)?;
-    let blocked = |error: String| Failure::new(ATTEMPT, WireError::new(ErrorCode::BrokerBlocked, error).reason("root"));
-    let document = match StateRoot::open(&path).map_err(|error| blocked(error.to_string()))? {
+    let blocked = |error: &PathError| {
+        let wire = WireError::new(ErrorCode::BrokerBlocked, error.to_string()).reason("root");
+        let remedy = error.remedy().unwrap_or_else(|| "ostler doctor".to_owned());
+        Failure::new(ATTEMPT, wire.with("remedy", remedy))
+    };
+    let document = match StateRoot::open(&path).map_err(|error| blocked(&error))? {
         None => Document { broker: None, forced: false },
         Some(root) => end(&root, args, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?,
     };
@@ -183,7 +187,7 @@ fn refuse(found: &BrokerStatusResult) -> WireError {
     match found.state {
         RunState::Blocked => error.with("remedy", "ostler doctor"),
         RunState::Starting | RunState::Unresponsive | RunState::Running | RunState::Absent | RunState::Draining => {
-            error.with("remedy", format!("ostler shutdown --force (waits up to {})", duration::show(ORDERLY)))
+            error.with("remedy", "ostler shutdown --force")
         }
     }
 }

@@ -163,6 +163,9 @@ fn screen(status: &BrokerStatusResult, root: &str, output: &Output) -> String {
     fields.push(("lock", lock_line(&status.lock)));
     fields.extend(status.ledger.as_ref().map(|head| ("ledger", format!("{}:{}", head.seq, text::plain(&head.digest)))));
     fields.extend(status.sessions.map(|count| ("sessions", format!("{} live of {}", count.live, count.total))));
+    if status.sessions.is_none() && status.ledger.is_some() {
+        fields.push(("sessions", "not counted without a broker; live ones go on in their hosts".to_owned()));
+    }
     fields.extend(status.degraded.iter().map(|trouble| ("trouble", output.tone(Tone::Bad, &text::plain(trouble)))));
     fields.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
 }

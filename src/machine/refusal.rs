@@ -32,6 +32,8 @@ pub enum Refusal {
         given: String,
         /// How many it fits.
         fits: usize,
+        /// The first of them.
+        some: Vec<SessionId>,
     },
     /// The name is taken.
     NameTaken {

@@ -94,6 +94,17 @@ pub enum PathError {
     },
 }
 
+impl PathError {
+    /// The command that closes what is open to others, for a POSIX shell; none where only a person can know.
+    pub fn remedy(&self) -> Option<String> {
+        let PathError::OpenToOthers { path, mode, .. } = self else { return None };
+        let path = path.to_str()?;
+        let is_plain = path.chars().all(|letter| letter.is_ascii_alphanumeric() || "/._-".contains(letter));
+        let quoted = if is_plain { path.to_owned() } else { format!("'{}'", path.replace('\'', r"'\''")) };
+        Some(format!("chmod {} {quoted}", remedy_mode(*mode)))
+    }
+}
+
 fn remedy_mode(mode: u32) -> &'static str {
     if mode & 0o100 == 0 { "600" } else { "700" }
 }

@@ -18,7 +18,10 @@ impl From<&PathError> for WireError {
             PathError::NotText { .. } => (ErrorCode::BrokerBlocked, "not_text"),
             PathError::Io { source, .. } => (storage_code(source), "system"),
         };
-        let wire = WireError::new(code, error.to_string()).reason(reason);
+        let mut wire = WireError::new(code, error.to_string()).reason(reason);
+        if let Some(remedy) = error.remedy() {
+            wire = wire.with("remedy", remedy);
+        }
         match error {
             PathError::Io { path, source, .. } => {
                 let wire = wire.with("path", path.display().to_string());

@@ -70,6 +70,7 @@ fn a_killed_broker_leaves_nothing_that_looks_alive() {
         (&status["state"], &status["lock"]["held"], &status["lock"]["owner_lives"]),
         (&"absent".into(), &false.into(), &false.into())
     );
+    assert!(root.ostler(["status"]).text().contains("live ones go on in their hosts"));
     assert!(status["ledger"]["seq"].as_u64().unwrap() > 0, "the ledger is read from its files: {status}");
     assert_eq!(root.json(["shutdown"])["broker"], Value::Null);
     let doctor = root.json(["doctor"]);
@@ -89,13 +90,13 @@ fn a_silent_owner_is_named_and_ended_only_by_force() {
     let looked = root.ostler(["--json", "--timeout", "300ms", "status"]).exits(0).json();
     assert_eq!((&looked["state"], &looked["lock"]["held"]), (&"unresponsive".into(), &true.into()));
     let doctor = root.ostler(["--json", "--timeout", "300ms", "doctor"]).exits(1).json();
-    assert_eq!(check(&doctor, "broker"), "fail");
+    assert_eq!((check(&doctor, "broker"), check(&doctor, "discovery")), (&"fail".into(), &"warn".into()), "{doctor}");
     let unanswered = root.ostler(["--json", "--timeout", "1s", "list"]).exits(5).json();
     assert_eq!(unanswered["error"]["data"]["reason"], "unresponsive", "{unanswered}");
     assert!(unanswered["error"]["message"].as_str().unwrap().contains("shutdown --force"), "{unanswered}");
     let refused = root.ostler(["--json", "--timeout", "300ms", "shutdown"]).exits(5).json();
     assert_eq!(refused["error"]["code"], "broker_blocked");
-    assert!(refused["error"]["data"]["remedy"].as_str().unwrap().contains("--force"), "{refused}");
+    assert_eq!(refused["error"]["data"]["remedy"], "ostler shutdown --force");
     assert!(broker.alive());
     assert_eq!(root.ostler(["--json", "--timeout", "2s", "shutdown", "--force"]).exits(0).json()["forced"], true);
     assert!(!broker.alive());
@@ -114,8 +115,11 @@ fn a_root_that_is_not_ours_alone_is_blocked_and_says_why() {
     assert!(status["degraded"][0].as_str().unwrap().contains("0755"), "{status}");
     assert_eq!(check(&root.ostler(["--json", "doctor"]).exits(1).json(), "root"), "fail");
     let refused = root.ostler(["--json", "ensure"]).json();
-    assert!(refused["error"]["message"].as_str().unwrap().contains("chmod 700"), "{refused}");
-    root.ostler(["shutdown"]).exits(5);
+    let remedy = format!("chmod 700 {}", root.path().display());
+    assert_eq!(refused["error"]["data"]["remedy"], *remedy, "{refused}");
+    assert!(root.ostler(["shutdown"]).exits(5).error_text().contains(&remedy));
+    let head = root.ostler(["ledger", "head"]).exits(7).error_text();
+    assert!(head.contains("0755") && head.contains(&format!("next: {remedy}\n")), "{head}");
     mode(0o700);
     root.json(["ensure"]);
 }

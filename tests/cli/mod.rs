@@ -4,6 +4,8 @@
 mod batch;
 /// Layers, and what is wrong with them.
 mod config;
+/// What refusals tell to type next, and what tables show.
+mod hints;
 /// The ledger without a broker.
 mod ledger;
 /// From spawn to prune, as documents.

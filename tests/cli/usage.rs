@@ -14,6 +14,12 @@ fn a_usage_error_is_a_document_where_documents_are_wanted() {
     assert!(output.stderr.is_empty(), "{output:?}");
     let output = root.ostler(["spawn", "--name", "x"]).exits(2);
     assert!(output.stdout.is_empty() && output.error_text().contains("CMD"), "{output:?}");
+    for verb in ["spawn", "run"] {
+        let output = root.ostler([verb, "sleep", "1"]).exits(2);
+        assert!(output.error_text().contains("put -- before the command"), "{output:?}");
+    }
+    let output = root.ostler(["--json", "spawn", "true"]).exits(2);
+    assert!(output.json()["error"]["data"]["remedy"].as_str().unwrap().contains("put --"), "{output:?}");
     // Behind the dashes everything is the command's.
     let output = root.ostler(["spawn", "--frob", "--", "--json"]).exits(2);
     assert!(output.stdout.is_empty(), "{output:?}");
@@ -29,6 +35,14 @@ fn help_manual_schema_and_completions_need_no_root() {
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(root.ostler(["completions", shell]).exits(0).text().contains("resume"), "{shell}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let script = root.ostler(["completions", shell]).exits(0).text();
+        assert!(
+            !script.contains("ostler__broker") && !script.contains("ostler broker"),
+            "{shell} offers what is hidden"
+        );
+        assert!(!script.contains("ostler__subcmd__broker") && !script.contains("-a \"broker\""), "{shell}");
     }
     let schema = root.json(["schema"]);
     assert_eq!(schema["schema"], 1);

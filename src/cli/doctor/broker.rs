@@ -85,6 +85,15 @@ fn record(root: &StateRoot, status: &BrokerStatusResult) -> Check {
             Check::warn(CHECK, "another broker answers than the published one", "the same again a little later")
         }
         (Found::Record(_), Some(_)) => Check::ok(CHECK, "the published broker is the one that answers"),
+        (Found::Record(record), None) if status.lock.held == Some(true) => Check::warn(
+            CHECK,
+            format!("the published broker (pid {}) does not answer, and the lock is held", record.broker.pid),
+            if status.state == RunState::Unresponsive {
+                "ostler shutdown --force"
+            } else {
+                "the same again a little later"
+            },
+        ),
         (Found::Record(record), None) => Check::ok(
             CHECK,
             format!(

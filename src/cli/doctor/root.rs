@@ -30,7 +30,8 @@ pub(super) fn check(context: &Context) -> (Vec<Check>, Option<StateRoot>) {
     };
     match StateRoot::open(&path) {
         Err(error) => {
-            (vec![Check::fail(CHECK, error.to_string(), "name another root, or do what is said there")], None)
+            let remedy = error.remedy().unwrap_or_else(|| "name another root, or do what is said there".to_owned());
+            (vec![Check::fail(CHECK, error.to_string(), remedy)], None)
         }
         Ok(None) => (vec![Check::skip(CHECK, format!("{} is not there yet", path.display()))], None),
         Ok(Some(root)) => {

@@ -1,0 +1,101 @@
+//! What a refusal tells to type next, and what the tables for eyes show.
+
+use crate::support::{OSTLER, Output, Process, Root, finish};
+use std::fs;
+
+/// What a failed command tells to type next.
+#[track_caller]
+fn next(output: &Output) -> String {
+    let text = output.error_text();
+    let line = text.lines().find_map(|line| line.strip_prefix("  next: "));
+    line.unwrap_or_else(|| panic!("nothing is said of what to type next: {text}")).to_owned()
+}
+
+#[test]
+fn the_next_step_is_the_one_that_helps() {
+    let root = Root::new();
+    let id = root.json(["spawn", "--name", "web", "--key", "k", "--", "true"])["session"]["id"].clone();
+    let id = id.as_str().unwrap();
+    root.json(["wait", "web"]);
+    assert_eq!(next(&root.ostler(["operation", "show", "nope"]).exits(3)), "ostler operation list");
+    let output = root.ostler(["logs", "web", "--episode", "7"]).exits(3);
+    assert_eq!(next(&output), "ostler show web");
+    assert!(output.error_text().contains("has had one episode, and that is not 7"), "{output:?}");
+    let replayed = root.ostler(["spawn", "--name", "web", "--key", "k", "--", "true"]).exits(4);
+    assert_eq!(next(&replayed), format!("ostler show {id}"));
+    assert!(next(&root.ostler(["spawn", "--cwd", "/nope", "--", "true"]).exits(1)).contains("--cwd"));
+    assert!(next(&root.ostler(["spawn", "--name", "No!", "--", "true"]).exits(2)).contains("--name"));
+    assert_eq!(next(&root.ostler(["spawn", "--env", "NOVALUE", "--", "true"]).exits(2)), "--env NAME=VALUE");
+    let missing = root.ostler(["show", "nobody"]).exits(3);
+    assert_eq!(next(&missing), "ostler list --all");
+    assert!(missing.error_text().contains("that are not deleted"), "{missing:?}");
+    let denied = root.ostler(["run", "--", OSTLER, "shutdown"]).exits(7);
+    assert!(next(&denied).contains("outside of the session"), "{denied:?}");
+}
+
+#[test]
+fn a_folder_that_is_gone_is_told_with_what_helps() {
+    let root = Root::new();
+    root.json(["ensure"]);
+    let gone = root.folder().join("gone");
+    fs::create_dir(&gone).unwrap();
+    let product = root.command([""; 0]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "rmdir ../gone; exec \"$0\" spawn -- true"]).arg(product.get_program()).env_clear();
+    command.current_dir(&gone).envs(product.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    assert!(next(&finish(&mut command, b"").exits(3)).contains("--cwd"));
+}
+
+#[test]
+fn a_short_prefix_stops_and_deletes_nothing() {
+    let root = Root::new();
+    let session = root.json(["spawn", "--", "sleep", "1000"])["session"].clone();
+    let (id, process) = (session["id"].as_str().unwrap(), Process::of_value(&session["pid"]));
+    for verb in [&["stop"][..], &["delete", "--stop"]] {
+        let output = root.ostler(verb.iter().copied().chain([&id[..2]])).exits(3);
+        assert!(output.error_text().contains("at least 3 characters"), "{output:?}");
+    }
+    assert!(process.alive());
+    assert_eq!(root.json(["stop", &id[..3]])["session"]["id"], *id);
+}
+
+#[test]
+fn what_did_not_end_in_time_is_told_with_the_time() {
+    let root = Root::new();
+    root.json(["spawn", "--name", "x", "--", "sleep", "1000"]);
+    let waited = root.ostler(["wait", "x", "--timeout", "150ms"]).exits(6);
+    assert!(waited.error_text().contains("it did not end within 150ms; it goes on"), "{waited:?}");
+    let ran = root.ostler(["run", "--timeout", "2s", "--", "sleep", "1000"]).exits(125);
+    assert!(ran.error_text().contains("the command ran longer than 2s"), "{ran:?}");
+}
+
+#[test]
+fn tables_tell_how_it_ended_and_what_happened() {
+    let root = Root::new();
+    let id = root.json(["spawn", "--name", "web", "--", "sh", "-c", "exit 7"])["session"]["id"].clone();
+    root.json(["wait", "web"]);
+    root.json(["spawn", "--name", "other", "--", "sleep", "1000"]);
+    root.json(["stop", "other"]);
+    let cell = |name: &str| {
+        let listed = root.ostler(["list"]).exits(0).text();
+        let row = listed.lines().find(|row| row.contains(name)).unwrap_or_else(|| panic!("{listed}")).to_owned();
+        assert!(listed.lines().next().unwrap().contains("STATUS"), "{listed}");
+        row.split_whitespace().nth(3).unwrap().to_owned()
+    };
+    assert_eq!((cell("web"), cell("other")), ("7".to_owned(), "SIGTERM".to_owned()));
+    let deleted = root.ostler(["delete", "web"]).exits(0).text();
+    assert_eq!(deleted, format!("{}  web  deleted\n", id.as_str().unwrap()));
+    // Its name is in the ledger, and there only.
+    let history = root.ostler(["ledger", "history", "web"]).exits(0).text();
+    for told in
+        ["spawn asked for", "started  episode 1  pid ", "ended: failed  code 7", "delete succeeded", "deleted: its"]
+    {
+        assert!(history.contains(told), "{told}: {history}");
+    }
+    assert!(history.lines().nth(1).unwrap().trim_start().starts_with("1  "), "its own sequence comes first: {history}");
+    assert_eq!(root.json(["ledger", "history", "web"])["session_id"], id);
+    // The newest of that name is meant.
+    let newer = root.json(["spawn", "--name", "web", "--", "true"])["session"]["id"].clone();
+    assert_eq!(root.json(["ledger", "history", "web"])["session_id"], newer);
+    assert_eq!(root.json(["ledger", "history", id.as_str().unwrap()])["session_id"], id);
+}
