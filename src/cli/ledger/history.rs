@@ -122,7 +122,9 @@ fn ended(body: &Value) -> String {
             format!("{phase}: {}", error["reason"].as_str().unwrap_or("not known"))
         }
     };
-    let reason = body["reason"].as_str().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    // What only says the same again is left out.
+    let reason = body["reason"].as_str().filter(|reason| !reason.contains(&how));
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("ended: {status}  {how}{reason}")
 }
 
@@ -157,6 +159,10 @@ mod tests {
             (
                 json!({"t": "session", "body": {"ended": {"status": "failed", "reason": "r", "exit": {"error": {"phase": "host", "reason": "its host died"}}}}}),
                 "ended: failed  host: its host died (r)",
+            ),
+            (
+                json!({"t": "session", "body": {"ended": {"status": "failed", "reason": "exit code 3", "exit": {"code": 3}}}}),
+                "ended: failed  code 3",
             ),
             (json!({"t": "session", "body": "removed"}), "deleted: its files are gone"),
             (json!({"t": "fence", "body": {"fence": {"reason": "doubt"}}}), "fenced: doubt"),
