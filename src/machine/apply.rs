@@ -1,7 +1,7 @@
 //! A fact meets the state. Total and silent: what `decide` never emits is refused as [`Illegal`], so that a ledger
 //! which says the impossible stops a start instead of being believed.
 
-use super::event::{Decided, Event, FenceChange, HostChange, Plan, SessionChange};
+use super::event::{Decided, Event, FenceChange, Generation, HostChange, Plan, SessionChange};
 use super::id::{Digest, OperationId, Scope, SessionId};
 use super::limits;
 use super::operation::{Actor, Gained, Kind, Operation, Outcome};
@@ -33,13 +33,7 @@ pub struct Illegal(
 /// [`Illegal`] if the event cannot follow this state. The state may then be half changed and must be dropped.
 pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
     match event {
-        Event::Generation { body } => {
-            if body.number <= state.generation {
-                return Err(Illegal("a generation must be larger than the one before"));
-            }
-            state.generation = body.number;
-            Ok(())
-        }
+        Event::Generation { body } => generation(state, body),
         Event::Accept { sid, ep, op, kind, key, req, act, body } => {
             if op.0 != at.seq {
                 return Err(Illegal("an operation's id is the position of its own record"));
@@ -98,6 +92,30 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
         Event::Conflict { .. } => Ok(()),
         Event::Operator { body: Decided { operation, outcome, .. }, .. } => {
             settle(state, *operation, *outcome, at.seq, |_| {})
+        }
+    }
+}
+
+fn generation(state: &mut State, body: &Generation) -> Result<(), Illegal> {
+    if body.number <= state.generation {
+        return Err(Illegal("a generation must be larger than the one before"));
+    }
+    state.generation = body.number;
+    if body.process.boot != state.boot {
+        state.boot.clone_from(&body.process.boot);
+        expire_starts(state);
+    }
+    Ok(())
+}
+
+/// A deadline on another boot's clock says nothing on this one, and who waited for the start is gone with the machine:
+/// as with what ran, nothing starts by itself afterwards.
+fn expire_starts(state: &mut State) {
+    let starting = state.sessions.iter().filter(|(_, session)| session.status == Status::Starting);
+    let starting: Vec<_> = starting.map(|(id, _)| id.clone()).collect();
+    for id in starting {
+        if let Some(session) = state.sessions.get_mut(&id) {
+            Arc::make_mut(session).deadline_boot_us = 0;
         }
     }
 }

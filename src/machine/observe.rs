@@ -245,7 +245,11 @@ impl Seen<'_> {
         let nothing_runs = Settled::Done(Gained { episode: Some(self.session.episode), ..Gained::default() });
         events.extend(self.finish_all(&self.session.stops, &nothing_runs));
         match (&self.session.prior, self.session.deletes.is_empty()) {
-            (Some(_), false) => events.push(self.change(SessionChange::Deleting)),
+            // The session is what it was before, its episode included, and that is what is deleted.
+            (Some(prior), false) => {
+                let (sid, ep) = (self.session.id.clone(), prior.episode);
+                events.push(Event::Session { sid, ep, body: SessionChange::Deleting });
+            }
             (Some(_), true) => {}
             (None, _) => events.extend(self.finish_all(&self.session.deletes, &nothing_runs)),
         }

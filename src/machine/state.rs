@@ -12,6 +12,8 @@ use std::sync::Arc;
 pub struct State {
     /// The current broker generation; 0 before the first.
     pub generation: u64,
+    /// The boot that the current generation runs in: its clock is the one that deadlines are measured on.
+    pub boot: String,
     /// How many sessions may have a process.
     pub live: usize,
     /// Sessions that are not tombstones.
@@ -34,6 +36,7 @@ impl State {
     /// Copies what this turn touched to the view.
     pub fn publish(&mut self, view: &mut Self) {
         view.generation = self.generation;
+        view.boot.clone_from(&self.boot);
         view.live = self.live;
         self.sessions.publish(&mut view.sessions);
         self.names.publish(&mut view.names);
@@ -47,6 +50,7 @@ impl State {
     /// Puts back what this turn touched, from the view: the write failed and nothing of it happened.
     pub fn revert(&mut self, view: &Self) {
         self.generation = view.generation;
+        self.boot.clone_from(&view.boot);
         self.live = view.live;
         self.sessions.revert(&view.sessions);
         self.names.revert(&view.names);

@@ -42,10 +42,14 @@ impl World {
     }
 
     pub(super) fn generation(&mut self) -> String {
+        self.generation_in("boot")
+    }
+
+    pub(super) fn generation_in(&mut self, boot: &str) -> String {
         let number = self.state.generation + 1;
         self.step(Input::Generation(Generation {
             number,
-            process: run(0).host,
+            process: Process { boot: boot.to_owned(), ..run(0).host },
             incarnation: Digest([9; 32]),
             version: "0.1.0".to_owned(),
             lock_inode: 1,

@@ -72,6 +72,21 @@ fn an_aborted_resume_leaves_the_session_as_it_was() {
 }
 
 #[test]
+fn a_resume_that_is_deleted_before_it_started_leaves_nothing() {
+    let mut world = World::new();
+    world.fresh(spawn(A, None));
+    world.saw(A, 1, Word::Started(run(1)));
+    world.saw(A, 1, exited(0));
+    world.fresh(resume(A, 2));
+    check(&world.fresh(delete(A, true)), "accept op-7 delete end, => op-7");
+    let told = "aborted, finish op-6 aborted (spawn_failed cancelled), deleting";
+    check(&world.saw(A, 2, Word::NeverOpened), told);
+    check(&world.owes(), "remove aaaaaaaaaaaa");
+    check(&world.saw(A, 1, Word::Removed), "removed, finish op-7 succeeded");
+    check(&world.status(A), "absent");
+}
+
+#[test]
 fn delete_wins_over_a_late_start() {
     let mut world = World::new();
     world.fresh(spawn(A, Some("alpha")));
@@ -110,6 +125,17 @@ fn after_a_restart_the_world_is_asked_before_anything_is_released() {
     check(&world.owes(), "launch aaaaaaaaaaaa/1");
     world.generation();
     world.now.boot_us += limits::START_WITHIN_MS * 1_000 + 1;
+    check(&world.saw(A, 1, Word::NeverOpened), "aborted, finish op-2 aborted (spawn_failed expired)");
+}
+
+#[test]
+fn a_start_that_never_opened_before_a_reboot_is_not_issued_after_it() {
+    let mut world = World::new();
+    world.now.boot_us = 9_000_000_000_000;
+    world.fresh(spawn(A, None));
+    world.now.boot_us = 5_000_000;
+    world.generation_in("another boot");
+    check(&world.owes(), "judge aaaaaaaaaaaa/1");
     check(&world.saw(A, 1, Word::NeverOpened), "aborted, finish op-2 aborted (spawn_failed expired)");
 }
 
