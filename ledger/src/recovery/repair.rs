@@ -168,16 +168,19 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
     Ok(rewritten)
 }
 
-/// Cuts a segment at `to` and writes `from..to` again, so that the sync has something to do.
+/// Cuts a segment at `to` and writes `from..to` again, so that the sync has something to do. A cut that an earlier sync
+/// failed to make durable is not seen any more while the disk still holds what was cut, so it is always made again:
+/// the file grows by a byte and is cut. A crash between leaves that byte as a tail.
 fn rewrite<S: Storage>(storage: &S, segment: &str, from: u64, to: u64) -> Result<u64, RepairError> {
     let file = storage.open(in_ledger(segment), Access::Write).map_err(RepairError::Write)?;
     let longer = storage.len(&file).map_err(RepairError::Write)? > to;
-    if longer {
-        storage.truncate(&file, to).map_err(RepairError::Write)?;
-    }
     if from >= to && !longer {
         return Ok(0);
     }
+    if !longer {
+        storage.truncate(&file, to + 1).map_err(RepairError::Write)?;
+    }
+    storage.truncate(&file, to).map_err(RepairError::Write)?;
     let bytes = read_from(storage, &file, from).map_err(RepairError::Write)?;
     write_all(storage, &file, from, &bytes).map_err(RepairError::Write)?;
     storage.sync_data(&file).map_err(RepairError::Sync)?;

@@ -1,7 +1,9 @@
 //! What a crash can leave behind the last whole turn, and what it cannot.
 
-use ostler_ledger::storage::{Folder, SimulatedDisk};
-use ostler_ledger::{Class, VerifyOptions, verify};
+use std::io::ErrorKind;
+
+use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, SimulatedDisk};
+use ostler_ledger::{Class, Ledger, VerifyOptions, verify};
 
 use crate::support::*;
 
@@ -46,4 +48,33 @@ fn every_truncation_is_cut_to_the_last_whole_turn() {
         let (ledger, recovery) = open(&disk);
         assert_eq!((texts(&ledger).len(), recovery.owed.len(), recovery.tail), (2 * whole + 1, 0, None));
     }
+}
+
+/// A recovery cuts a torn tail, its sync fails, and the next recovery no longer sees what the disk still holds. Behind
+/// the next segment it would be damage to records that were never acknowledged.
+#[test]
+fn a_cut_that_a_failed_sync_forgot_is_made_again() {
+    let mut torn = 0;
+    for seed in 0..40 {
+        let disk = SimulatedDisk::new();
+        let (mut ledger, _recovery) = open(&disk);
+        turn(&mut ledger, &[entry(Some("s1"), "first")]);
+        turn(&mut ledger, &[entry(Some("s1"), "kept")]);
+        let whole = segments(&disk)[0].1.len();
+        ledger.append(&[entry(Some("s1"), "torn"), entry(Some("s2"), "torn")], &STAMP).unwrap();
+        disk.crash(Crash::PowerLoss, seed);
+        torn += u64::from(segments(&disk)[0].1.len() > whole);
+        disk.inject(Fault { call: Call::SyncData, after: 1, kind: FaultKind::Error(ErrorKind::Other) });
+        let opened = Ledger::open(disk.storage(), options(OTHER_BOOT)).map(drop);
+        disk.crash(Crash::Kill, seed);
+        let (mut ledger, _recovery) = Ledger::open(disk.storage(), options(OTHER_BOOT)).unwrap();
+        turn(&mut ledger, &[entry(Some("s1"), "next")]);
+        turn(&mut ledger, &[entry(Some("s1"), "last")]);
+        drop(ledger);
+        disk.crash(Crash::PowerLoss, seed);
+        let (ledger, recovery) = Ledger::open(disk.storage(), options("boot-c")).unwrap();
+        assert_eq!(recovery.problems, [], "seed {seed}, after {opened:?}");
+        assert_eq!(texts(&ledger).last().map(String::as_str), Some("last"), "seed {seed}");
+    }
+    assert!(torn > 5, "{torn} tails were torn");
 }
