@@ -329,12 +329,14 @@ impl<S: Storage, T> Turn<S, T> {
                 let told =
                     Told::Storage { full: matches!(error, AppendError::StorageFull(_)), message: error.to_string() };
                 failed(error);
-                for (ticket, answer) in batch.tickets {
-                    // A refusal binds nothing, so it needs no disk.
-                    let told =
-                        if let Answer::Refused(refusal) = answer { Told::Refused(refusal) } else { told.clone() };
-                    release(Release::Answer(ticket, told));
-                }
+                // What needs no disk is answered: a refusal binds nothing, and what an earlier turn recorded still holds.
+                let undone = |answer: &Answer| match answer {
+                    Answer::Operation { id, .. } => self.state.operations.get(id).is_none(),
+                    Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } => false,
+                };
+                let (lost, kept): (Vec<_>, Vec<_>) = batch.tickets.into_iter().partition(|(_, answer)| undone(answer));
+                lost.into_iter().for_each(|(ticket, _)| release(Release::Answer(ticket, told.clone())));
+                self.answer(kept, &HashMap::new(), release);
                 return Ok(());
             }
         };
