@@ -49,6 +49,8 @@ pub struct Desk<S: Storage, W> {
     degraded: watch::Sender<Option<String>>,
     /// Words of the world that the disk would not take. The world does not repeat itself, so they are kept.
     unwritten: Vec<Input>,
+    /// Sessions whose effect was answered by such words.
+    answered: Vec<SessionId>,
 }
 
 impl<S: Storage, W: World> Desk<S, W> {
@@ -60,7 +62,16 @@ impl<S: Storage, W: World> Desk<S, W> {
         degraded: watch::Sender<Option<String>>,
     ) -> Self {
         let view = turn.view();
-        Self { turn, view, outbox: Outbox::default(), world, deadline, degraded, unwritten: Vec::new() }
+        Self {
+            turn,
+            view,
+            outbox: Outbox::default(),
+            world,
+            deadline,
+            degraded,
+            unwritten: Vec::new(),
+            answered: Vec::new(),
+        }
     }
 
     /// Works until the mail is closed. Returns the turn, so that its ledger can be closed.
@@ -92,7 +103,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         let kept = std::mem::take(&mut self.unwritten);
         let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
         let mut beats = Vec::new();
-        let mut answered = Vec::new();
+        let mut answered = std::mem::take(&mut self.answered);
         let mut last = false;
         for post in posts {
             match post {
@@ -132,7 +143,9 @@ impl<S: Storage, W: World> Desk<S, W> {
         )?;
         if failure.is_some() {
             self.unwritten = words;
+            self.answered.clone_from(&answered);
         } else {
+            answered.iter().for_each(|session| self.outbox.written(session));
             // Whoever waited for the beat may have given up.
             beats.into_iter().for_each(|done| {
                 let _ = done.send(());

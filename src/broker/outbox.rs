@@ -13,7 +13,7 @@ pub struct Outbox {
 #[derive(Debug)]
 struct Slot {
     effect: Effect,
-    /// The world has answered; the same effect leaves again only by [`Outbox::again`].
+    /// The world has answered; the same effect leaves again only once that word is [`Outbox::written`].
     answered: bool,
 }
 
@@ -39,6 +39,15 @@ impl Outbox {
     pub fn answered(&mut self, session: &SessionId) {
         if let Some(slot) = self.slots.get_mut(session) {
             slot.answered = true;
+        }
+    }
+
+    /// The word that answered is durable. Whatever is owed from here is owed in spite of it, be it the same once more:
+    /// a stop that came in the same turn as the word makes it be asked again. Until it is durable, the same effect must
+    /// not leave: a start whose "started" the disk does not take yet is still owed, and has happened.
+    pub fn written(&mut self, session: &SessionId) {
+        if self.slots.get(session).is_some_and(|slot| slot.answered) {
+            self.slots.remove(session);
         }
     }
 
@@ -70,7 +79,12 @@ mod tests {
         assert_eq!(outbox.owed(&id, Some(judge(&id))), None, "it is under way");
         assert_eq!(outbox.owed(&id, Some(remove.clone())), None, "the other one has to answer first");
         outbox.answered(&id);
-        assert_eq!(outbox.owed(&id, Some(judge(&id))), None, "answered: not again without a reason");
+        assert_eq!(outbox.owed(&id, Some(judge(&id))), None, "answered, and the answer is not written");
+        outbox.written(&id);
+        assert_eq!(outbox.owed(&id, Some(judge(&id))), Some(judge(&id)), "owed in spite of the answer");
+        outbox.written(&id);
+        assert_eq!(outbox.owed(&id, Some(judge(&id))), None, "it is under way");
+        outbox.answered(&id);
         assert_eq!(outbox.owed(&id, Some(remove.clone())), Some(remove.clone()));
         assert_eq!(outbox.owed(&id, None), None);
         assert_eq!(outbox.under_way(), 1, "no longer owed, but not answered");
