@@ -23,6 +23,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 1800,
     },
     Job {
+        name: "simulation",
+        prefix: "long_simulation",
+        what: "whole lives of a broker: twenty thousand seeds, each with an oracle after every recovery",
+        budget_seconds: 3600,
+    },
+    Job {
         name: "stampedes",
         prefix: "long_stampede",
         what: "find-or-start: twenty rounds of fifty clients at once, on new roots and after kills, with and without probers",

@@ -1,0 +1,204 @@
+//! The simulated clients: what they want, under which keys, and what they know of each wish. They keep a key over lost
+//! answers, ask twice at once, reuse keys for other requests and names for other sessions.
+
+use super::computer::{Quality, Spec};
+use super::random::Random;
+use ostler::machine::{Digest, Key, Kind, Name, OperationId, Outcome, Scope, SessionId, State};
+use std::collections::BTreeMap;
+
+/// One wish, under one key. Asked again, it is the same request.
+#[derive(Clone, Debug)]
+pub(super) struct Intent {
+    pub(super) scope: Scope,
+    pub(super) key: Key,
+    /// Of the request: differs from wish to wish.
+    pub(super) digest: Digest,
+    pub(super) wish: Wish,
+    /// What a spawned session's command is like.
+    pub(super) spec: Spec,
+    /// Calls that wait for their answer.
+    pub(super) open: u32,
+    /// Some answer was lost, so that the client does not know whether it was done.
+    pub(super) lost: bool,
+    /// Some answer said that it has an operation.
+    pub(super) accepted: bool,
+    /// The last answer lost or not asked for yet: it will be asked again.
+    pub(super) unsure: bool,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    Spawn { name: Option<Name>, labels: BTreeMap<String, String> },
+    Resume { target: Aim },
+    Stop { target: Aim, grace_ms: u64 },
+    Delete { target: Aim, stop: bool, grace_ms: u64 },
+    Prune { older_ms: u64 },
+    Resolve { operation: OperationId, succeeded: bool },
+}
+
+/// How a session is named.
+#[derive(Clone, Debug)]
+pub(super) enum Aim {
+    Id(SessionId),
+    Name(Name),
+}
+
+/// How this seed's clients are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// How often of a thousand a key is used for another request.
+    pub(super) reused_keys: usize,
+    /// How often a spawn carries many labels, so that its record is long.
+    pub(super) long_records: usize,
+    /// How often a session asks, not the owner.
+    pub(super) sessions_ask: usize,
+}
+
+/// All clients.
+#[derive(Debug)]
+pub(super) struct Clients {
+    pub(super) intents: Vec<Intent>,
+    habits: Habits,
+    keys: u64,
+}
+
+const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+
+impl Wish {
+    /// In words, without long labels.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Spawn { name, labels } => format!("spawn {name:?} with {} labels", labels.len()),
+            Self::Resume { .. }
+            | Self::Stop { .. }
+            | Self::Delete { .. }
+            | Self::Prune { .. }
+            | Self::Resolve { .. } => format!("{self:?}"),
+        }
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Spawn { .. } => Kind::Spawn,
+            Self::Resume { .. } => Kind::Resume,
+            Self::Stop { .. } => Kind::Stop,
+            Self::Delete { .. } => Kind::Delete,
+            Self::Prune { .. } => Kind::Prune,
+            Self::Resolve { .. } => Kind::Resolve,
+        }
+    }
+}
+
+impl Clients {
+    pub(super) fn new(habits: Habits) -> Self {
+        Self { intents: Vec::new(), habits, keys: 0 }
+    }
+
+    /// A new wish, made with a look at the sessions; its number.
+    pub(super) fn wish(&mut self, state: &State, random: &mut Random) -> usize {
+        let sessions: Vec<SessionId> = state.sessions.iter().map(|(id, _)| id.clone()).collect();
+        let scope = match random.pick(&sessions) {
+            Some(session) if random.chance(self.habits.sessions_ask) => Scope::Session(session),
+            Some(_) | None => Scope::Owner,
+        };
+        let key = self.key(&scope, random);
+        let wish = self.wanted(state, &sessions, random);
+        let number = self.intents.len();
+        let mut digest = [0xd1; 32];
+        digest[..8].copy_from_slice(&u64::try_from(number).unwrap_or(0).to_le_bytes());
+        let spec = Spec {
+            quality: random
+                .weighted(&[(17, Quality::Good), (2, Quality::NotFound), (1, Quality::NoFolder)])
+                .unwrap_or(Quality::Good),
+            stubborn: random.chance(250),
+            brief: random.chance(450),
+        };
+        let digest = Digest(digest);
+        let (open, lost, accepted, unsure) = (0, false, false, false);
+        self.intents.push(Intent { scope, key, digest, wish, spec, open, lost, accepted, unsure });
+        number
+    }
+
+    fn key(&mut self, scope: &Scope, random: &mut Random) -> Key {
+        let used: Vec<Key> = self.intents.iter().filter(|i| i.scope == *scope).map(|i| i.key.clone()).collect();
+        match random.pick(&used) {
+            Some(key) if random.chance(self.habits.reused_keys) => key,
+            // Another scope's key is another key, so some have the same text.
+            Some(_) | None if *scope != Scope::Owner && random.chance(500) => {
+                Key::parse(&format!("key-{}", random.below(8))).expect("a key")
+            }
+            Some(_) | None => {
+                self.keys += 1;
+                Key::parse(&format!("key-{}", self.keys)).expect("a key")
+            }
+        }
+    }
+
+    fn wanted(&self, state: &State, sessions: &[SessionId], random: &mut Random) -> Wish {
+        let aim = |random: &mut Random| match random.pick(sessions) {
+            Some(id) if !random.chance(150) => Aim::Id(id),
+            Some(_) | None => Aim::Name(name(random)),
+        };
+        let uncertain: Vec<OperationId> = state
+            .operations
+            .iter()
+            .filter(|(_, operation)| operation.state == Outcome::Uncertain)
+            .map(|(id, _)| *id)
+            .collect();
+        if let Some(operation) = random.pick(&uncertain)
+            && random.chance(400)
+        {
+            return Wish::Resolve { operation, succeeded: random.chance(500) };
+        }
+        let spawns = if sessions.len() < 3 { 60 } else { 12 };
+        let grace_ms = random.pick(&[0, 50, 2_000, 10_000]).unwrap_or(0);
+        let what = random.weighted(&[(spawns, 0), (18, 1), (16, 2), (7, 3), (9, 4), (3, 5), (1, 6)]);
+        match what.unwrap_or(0) {
+            0 => Wish::Spawn { name: random.chance(500).then(|| name(random)), labels: self.labels(random) },
+            1 => Wish::Resume { target: aim(random) },
+            2 => Wish::Stop { target: aim(random), grace_ms },
+            3 => Wish::Delete { target: aim(random), stop: false, grace_ms },
+            4 => Wish::Delete { target: aim(random), stop: true, grace_ms },
+            5 => Wish::Prune { older_ms: random.pick(&[0, 1_000, 60_000]).unwrap_or(0) },
+            _ => Wish::Resolve { operation: OperationId(random.between(1, 60)), succeeded: true },
+        }
+    }
+
+    fn labels(&self, random: &mut Random) -> BTreeMap<String, String> {
+        if !random.chance(self.habits.long_records) {
+            return BTreeMap::new();
+        }
+        let count = random.between(4, 30);
+        (0..count).map(|label| (format!("label-{label}"), "x".repeat(200))).collect()
+    }
+
+    /// A wish to ask once more: sooner one whose answer was lost, sometimes any.
+    pub(super) fn again(&self, random: &mut Random) -> Option<usize> {
+        let unsure = self.unsure();
+        if !unsure.is_empty() && !random.chance(200) {
+            return random.pick(&unsure);
+        }
+        let any: Vec<usize> = (0..self.intents.len()).collect();
+        random.pick(&any)
+    }
+
+    /// The wishes whose last answer is not known and is not under way.
+    pub(super) fn unsure(&self) -> Vec<usize> {
+        let known = self.intents.iter().enumerate();
+        known.filter(|(_, intent)| intent.unsure && intent.open == 0).map(|(number, _)| number).collect()
+    }
+
+    /// The broker is gone and every open call with it.
+    pub(super) fn lose_all(&mut self) {
+        for intent in self.intents.iter_mut().filter(|intent| intent.open > 0) {
+            intent.open = 0;
+            intent.lost = true;
+            intent.unsure = true;
+        }
+    }
+}
+
+fn name(random: &mut Random) -> Name {
+    Name::parse(NAMES[random.below(NAMES.len())]).expect("a name")
+}

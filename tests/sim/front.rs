@@ -1,0 +1,240 @@
+//! The broker's front: calls on their way to the turn and answers on their way back. As in the product it prepares a
+//! session's files before the turn is asked and removes what was not needed; all of it dies with the broker.
+
+use super::clients::{Aim, Intent, Wish};
+use super::computer::Computer;
+use super::random::Random;
+use ostler::broker::turn::Told;
+use ostler::machine::{
+    Action, Actor, Digest, Operation, OperationId, PreparedSession, Refusal, Request, Scope, SessionId, State, Target,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub(super) type Ticket = u64;
+
+/// How often one call prepares files anew before it gives up.
+const PREPARATIONS: u32 = 8;
+
+/// Open calls, and answers that have left the turn and not arrived.
+#[derive(Debug, Default)]
+pub(super) struct Front {
+    calls: BTreeMap<Ticket, Call>,
+    pub(super) replies: BTreeMap<Ticket, Reply>,
+    last: Ticket,
+}
+
+#[derive(Clone, Debug)]
+struct Call {
+    intent: usize,
+    /// The session that was prepared for it and that no record names yet.
+    made: Option<SessionId>,
+    /// Waits until the last host of this session has let go, to prepare this episode.
+    preparing: Option<(SessionId, u32)>,
+    preparations: u32,
+    known: Option<OperationId>,
+}
+
+/// An answer on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Reply {
+    pub(super) intent: usize,
+    pub(super) answer: Answer,
+    /// The operation that the client knew to be bound by its key when it asked.
+    pub(super) known: Option<OperationId>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// It has an operation; as it stands in the view, or none if the broker died at once.
+    Settled { id: OperationId, replayed: bool, operation: Option<Arc<Operation>> },
+    /// Nothing was done.
+    Refused(Refusal),
+    /// The disk would not take it; nothing was done.
+    Storage,
+    /// Others were faster each time; nothing was done.
+    Busy,
+}
+
+impl Answer {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Settled { id, replayed, operation } => {
+                let as_told = operation.as_ref().map(|operation| {
+                    let digest = operation.digest.to_string();
+                    format!("{} at {} {}", operation.state.word(), operation.seq, &digest[..8])
+                });
+                format!("{id} {} replayed {replayed}", as_told.unwrap_or_default())
+            }
+            Self::Refused(refusal) => format!("refused {refusal:?}"),
+            Self::Storage => "storage".to_owned(),
+            Self::Busy => "busy".to_owned(),
+        }
+    }
+}
+
+impl Front {
+    /// Begins a call. `known`: what the client knows to be bound by its key.
+    pub(super) fn call(
+        &mut self,
+        (number, intent): (usize, &Intent),
+        known: Option<OperationId>,
+        view: &State,
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> (Ticket, Request) {
+        self.last += 1;
+        let mut call = Call { intent: number, made: None, preparing: None, preparations: 0, known };
+        if view.operation_by_key(&intent.scope, &intent.key).is_none() {
+            call.made = make(intent, computer, random);
+        }
+        let request = request(intent, call.made.as_ref(), None, view);
+        self.calls.insert(self.last, call);
+        (self.last, request)
+    }
+
+    /// How many calls wait for files.
+    pub(super) fn preparing(&self) -> usize {
+        self.calls.values().filter(|call| call.preparing.is_some()).count()
+    }
+
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty() || !self.replies.is_empty()
+    }
+
+    /// Lets one call that waits for files look again.
+    pub(super) fn step(
+        &mut self,
+        intents: &[Intent],
+        view: &State,
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> Option<(Ticket, Request)> {
+        let waiting: Vec<Ticket> =
+            self.calls.iter().filter(|(_, call)| call.preparing.is_some()).map(|(ticket, _)| *ticket).collect();
+        let ticket = random.pick(&waiting)?;
+        let call = self.calls.get_mut(&ticket)?;
+        let run = call.preparing.clone().filter(|(session, episode)| !computer.held_before(session, *episode))?;
+        call.preparing = None;
+        let intent = &intents[call.intent];
+        // Its session may have been removed meanwhile; then the turn will say so.
+        if let Some(spec) = computer.folders.get(&run.0).map(|folder| folder.spec) {
+            computer.prepare(&run, spec);
+        }
+        Some((ticket, request(intent, None, Some(run.1), view)))
+    }
+
+    /// The turn answered a call; what is to be asked again, if anything.
+    pub(super) fn told(
+        &mut self,
+        ticket: Ticket,
+        told: &Told,
+        intents: &[Intent],
+        view: &State,
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> Option<(Ticket, Request)> {
+        let mut call = self.calls.remove(&ticket)?;
+        let intent = &intents[call.intent];
+        if let Told::Prepare { session, episode } = told {
+            call.preparations += 1;
+            if call.preparations > PREPARATIONS {
+                unmake(call.made.take(), computer);
+                self.reply(ticket, &call, Answer::Busy);
+                return None;
+            }
+            let again = match session {
+                Some(session) => {
+                    call.preparing = Some((session.clone(), *episode));
+                    None
+                }
+                None => {
+                    unmake(call.made.take(), computer);
+                    call.made = make(intent, computer, random);
+                    Some((ticket, request(intent, call.made.as_ref(), None, view)))
+                }
+            };
+            self.calls.insert(ticket, call);
+            return again;
+        }
+        let answer = answer(told, view)?;
+        if !matches!(answer, Answer::Settled { replayed: false, .. }) {
+            unmake(call.made.take(), computer);
+        }
+        self.reply(ticket, &call, answer);
+        None
+    }
+
+    /// The answer of a broker that died in the same instant.
+    pub(super) fn last_word(&self, ticket: Ticket, told: &Told) -> Option<Reply> {
+        let call = self.calls.get(&ticket)?;
+        let answer = answer(told, &State::default())?;
+        Some(Reply { intent: call.intent, answer, known: call.known })
+    }
+
+    fn reply(&mut self, ticket: Ticket, call: &Call, answer: Answer) {
+        self.replies.insert(ticket, Reply { intent: call.intent, answer, known: call.known });
+    }
+}
+
+fn answer(told: &Told, view: &State) -> Option<Answer> {
+    match told {
+        Told::Settled { operation: id, replayed, .. } => {
+            let operation = view.operations.get(id).cloned();
+            Some(Answer::Settled { id: *id, replayed: *replayed, operation })
+        }
+        Told::Refused(refusal) => Some(Answer::Refused(refusal.clone())),
+        Told::Storage { .. } => Some(Answer::Storage),
+        Told::Prepare { .. } => None,
+    }
+}
+
+/// Prepares the files of a new session under an id drawn from entropy.
+fn make(intent: &Intent, computer: &mut Computer, random: &mut Random) -> Option<SessionId> {
+    if !matches!(intent.wish, Wish::Spawn { .. }) {
+        return None;
+    }
+    let letters = b"abcdefghijklmnopqrstuvwxyz234567";
+    let text: String = (0..12).map(|_| char::from(letters[random.below(letters.len())])).collect();
+    let id = SessionId::parse(&text).expect("base32 is a session id");
+    computer.prepare(&(id.clone(), 1), intent.spec);
+    Some(id)
+}
+
+fn unmake(made: Option<SessionId>, computer: &mut Computer) {
+    if let Some(id) = made {
+        computer.folders.remove(&id);
+    }
+}
+
+fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view: &State) -> Request {
+    let find = |aim: &Aim| -> Target {
+        let found = match aim {
+            Aim::Id(id) => view.sessions.get(id).map(|session| session.id.clone()),
+            Aim::Name(name) => view.names.get(name).cloned(),
+        };
+        found.ok_or_else(|| Refusal::NoSession { given: format!("{aim:?}") })
+    };
+    let action = match &intent.wish {
+        Wish::Spawn { name, labels } => Action::Spawn {
+            prepared: made.map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
+            name: name.clone(),
+            labels: labels.clone(),
+        },
+        Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
+        Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms },
+        Wish::Delete { target, stop, grace_ms } => {
+            Action::Delete { target: find(target), stop: *stop, grace_ms: *grace_ms }
+        }
+        Wish::Prune { older_ms } => Action::Prune { older_ms: *older_ms },
+        Wish::Resolve { operation, succeeded } => {
+            Action::Resolve { operation: *operation, succeeded: *succeeded, reason: "seen".to_owned() }
+        }
+    };
+    let sid = match &intent.scope {
+        Scope::Owner => None,
+        Scope::Session(id) => Some(id.clone()),
+    };
+    let actor = Actor { uid: 1_000, pid: 7, sid };
+    Request { scope: intent.scope.clone(), actor, key: intent.key.clone(), digest: intent.digest, action }
+}

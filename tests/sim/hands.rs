@@ -1,0 +1,374 @@
+//! The broker's hands: effects under way, each one step at a time, and the connections to living hosts. They die with
+//! the broker. What they do with a verdict is what the broker does; nothing here decides anything.
+
+use super::computer::{Computer, Holder, Host, Report, Run, Stage};
+use super::evidence::{exited, facts, facts_at_end, phase, verdict};
+use super::random::Random;
+use ostler::host::client::Verdict;
+use ostler::host::wire::HostRecord;
+use ostler::machine::{self, Effect, Observation, Phase, SessionId, State, Word, limits};
+use std::collections::BTreeMap;
+
+/// One piece of mail for the turn that is no request.
+#[derive(Clone, Debug)]
+pub(super) enum News {
+    Word { observation: Box<Observation>, answers: bool },
+    Again(SessionId),
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(super) struct Hands {
+    tasks: BTreeMap<u64, Task>,
+    links: BTreeMap<SessionId, Linked>,
+    last: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Task {
+    run: Run,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    /// The spawner takes the life lock.
+    TakeLock,
+    /// It starts the host.
+    Fork,
+    /// It waits for the report of the host with this pid.
+    Await(u32),
+    /// The evidence is asked.
+    Look { answers: bool, since_us: u64 },
+    /// The host is asked to end its command.
+    Stop { deadline_us: u64, since_us: u64 },
+    /// The files go, once no lock is held.
+    Remove,
+}
+
+#[derive(Clone, Debug)]
+struct Linked {
+    episode: u32,
+    pid: u32,
+    /// A stop is under way: its answer stands for the exit.
+    stopping: bool,
+    /// The host said how it ended.
+    heard: bool,
+}
+
+/// What one look found.
+enum Found {
+    Word(Word),
+    Linked(machine::Run),
+}
+
+impl Hands {
+    pub(super) fn perform(&mut self, effect: Effect, computer: &Computer) {
+        let since_us = computer.true_us;
+        let (run, what) = match effect {
+            Effect::Judge { session, episode } => ((session, episode), What::Look { answers: true, since_us }),
+            Effect::Launch { session, episode, .. } => ((session, episode), What::TakeLock),
+            Effect::Stop { session, episode, deadline_boot_us } => {
+                ((session, episode), What::Stop { deadline_us: deadline_boot_us, since_us })
+            }
+            Effect::Remove { session } => ((session, 0), What::Remove),
+        };
+        self.add(run, what);
+    }
+
+    fn add(&mut self, run: Run, what: What) {
+        self.last += 1;
+        self.tasks.insert(self.last, Task { run, what });
+    }
+
+    /// How many effects are under way.
+    pub(super) fn tasks(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// How many connections there are.
+    pub(super) fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// What is under way or was said and not heard, in words.
+    pub(super) fn under_way(&self, computer: &Computer) -> Option<String> {
+        let mut unheard = self.links.iter().filter(|(_, linked)| {
+            computer.hosts.get(&linked.pid).is_none_or(|host| host.stage == Stage::Ended && !linked.heard)
+        });
+        let task = self.tasks.values().next().map(|task| format!("{task:?}"));
+        task.or_else(|| unheard.next().map(|(session, _)| format!("what the host of {session} said")))
+    }
+
+    /// One step of one of them; tells which, and what there is to tell the turn.
+    pub(super) fn step(&mut self, computer: &mut Computer, random: &mut Random, view: &State) -> (String, Vec<News>) {
+        let (tasks, links) = (self.tasks.len(), self.links.len());
+        let listens = tasks == 0 || links > 0 && random.chance(200);
+        let at = if listens { tasks + random.below(links) } else { random.below(tasks) };
+        if let Some((number, task)) = self.tasks.iter().nth(at).map(|(number, task)| (*number, task.clone())) {
+            let (told, news) = self.work(number, &task, computer, random, view);
+            return (format!("{} {}/{}: {told}", task.what.word(), &task.run.0.as_str()[..4], task.run.1), news);
+        }
+        let session = self.links.keys().nth(at - self.tasks.len()).cloned().expect("it was counted");
+        let (told, news) = self.listen(&session, computer);
+        (format!("link {}: {told}", &session.as_str()[..4]), news)
+    }
+
+    fn work(
+        &mut self,
+        number: u64,
+        task: &Task,
+        computer: &mut Computer,
+        random: &mut Random,
+        view: &State,
+    ) -> (&'static str, Vec<News>) {
+        match &task.what {
+            What::TakeLock => self.take_lock(number, task, computer),
+            What::Fork => self.fork(number, task, computer, random),
+            What::Await(pid) => self.wait_for_report(number, task, *pid, computer),
+            What::Look { answers, since_us } => {
+                let Some(found) = self.find(task, *since_us, computer, random) else {
+                    return ("nothing yet", Vec::new());
+                };
+                self.tasks.remove(&number);
+                let word = match found {
+                    Found::Linked(run) => Word::Adopted(run),
+                    Found::Word(word) => word,
+                };
+                ("found", vec![word_of(&task.run, word, *answers)])
+            }
+            What::Stop { deadline_us, since_us } => {
+                self.stop(number, task, (*deadline_us, *since_us), computer, random)
+            }
+            What::Remove => self.remove(number, task, computer, random, view),
+        }
+    }
+
+    fn change(&mut self, number: u64, what: What) {
+        if let Some(task) = self.tasks.get_mut(&number) {
+            task.what = what;
+        }
+    }
+
+    fn done(&mut self, number: u64, run: &Run, word: Word) -> Vec<News> {
+        self.tasks.remove(&number);
+        vec![word_of(run, word, true)]
+    }
+
+    fn take_lock(&mut self, number: u64, task: &Task, computer: &mut Computer) -> (&'static str, Vec<News>) {
+        let since_us = computer.true_us;
+        match computer.episode_mut(&task.run) {
+            Some(episode) if episode.lock.is_some() && episode.holder.is_none() => {
+                episode.holder = Some(Holder::Broker);
+                self.change(number, What::Fork);
+                ("has the life lock", Vec::new())
+            }
+            Some(episode) if episode.lock.is_some() => {
+                self.change(number, What::Look { answers: true, since_us });
+                ("the life lock is held", Vec::new())
+            }
+            Some(_) | None => {
+                let reason = "cannot lock life.lock".to_owned();
+                ("no life lock", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }))
+            }
+        }
+    }
+
+    fn fork(
+        &mut self,
+        number: u64,
+        task: &Task,
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> (&'static str, Vec<News>) {
+        let identity = computer.process();
+        let fails = random.chance(20);
+        let Some(episode) = computer.episode_mut(&task.run) else {
+            let reason = "its folder is gone".to_owned();
+            return ("no folder", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }));
+        };
+        if fails {
+            episode.holder = None;
+            let reason = "no process is left".to_owned();
+            return ("cannot fork", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }));
+        }
+        let pid = identity.pid;
+        episode.holder = Some(Holder::Host(pid));
+        let host = Host { run: task.run.clone(), identity, stage: Stage::Forked, command: 0, stop: None };
+        computer.hosts.insert(pid, host);
+        self.change(number, What::Await(pid));
+        ("starts a host", Vec::new())
+    }
+
+    fn wait_for_report(
+        &mut self,
+        number: u64,
+        task: &Task,
+        pid: u32,
+        computer: &mut Computer,
+    ) -> (&'static str, Vec<News>) {
+        match computer.reports.remove(&pid) {
+            Some(Report::Started(record)) => {
+                let news = self.done(number, &task.run, Word::Started(facts(&record)));
+                if !self.attach(&task.run, &record, computer) {
+                    self.add(task.run.clone(), What::Look { answers: false, since_us: computer.true_us });
+                }
+                ("its host reports a start", news)
+            }
+            Some(Report::Failed(failure)) => {
+                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason };
+                ("its host reports a failure", self.done(number, &task.run, word))
+            }
+            None if computer.hosts.contains_key(&pid) => ("no report yet", Vec::new()),
+            None => {
+                self.change(number, What::Look { answers: true, since_us: computer.true_us });
+                ("its host is gone without a report", Vec::new())
+            }
+        }
+    }
+
+    /// Dials a host: only one whose command executes is adopted.
+    fn attach(&mut self, run: &Run, record: &HostRecord, computer: &Computer) -> bool {
+        let pid = record.host.pid;
+        let answers = computer.hosts.get(&pid).is_some_and(|host| host.run == *run && host.stage == Stage::Running);
+        if answers {
+            let linked = Linked { episode: run.1, pid, stopping: false, heard: false };
+            self.links.insert(run.0.clone(), linked);
+        }
+        answers
+    }
+
+    /// One look at the evidence. None means: look again.
+    fn find(&mut self, task: &Task, since_us: u64, computer: &mut Computer, random: &mut Random) -> Option<Found> {
+        let run = &task.run;
+        let foreign = |reason: &str| Some(Found::Word(Word::Foreign { reason: reason.to_owned() }));
+        match verdict(computer, run) {
+            Verdict::NeverOpened => Some(Found::Word(Word::NeverOpened)),
+            Verdict::Ended(record) => Some(Found::Word(exited(facts_at_end(computer, run, &record), &record))),
+            Verdict::HostDied(_) => {
+                computer.end_commands(run);
+                Some(Found::Word(Word::HostLost))
+            }
+            Verdict::LostWithMachine => Some(Found::Word(Word::MachineLost)),
+            Verdict::Foreign => foreign("it belongs to another state root"),
+            Verdict::Damaged(why) => foreign(&why),
+            Verdict::StillStarting => {
+                let overdue = computer.true_us - since_us > limits::START_WITHIN_MS * 1_000;
+                if let Some(pid) = computer.host_of(run).filter(|_| overdue) {
+                    computer.host_gone(pid);
+                }
+                None
+            }
+            Verdict::MissingLock => None,
+            // A host may be silent for a while.
+            Verdict::Alive(_) if random.chance(300) => None,
+            Verdict::Alive(record) => self.attach(run, &record, computer).then(|| Found::Linked(facts(&record))),
+        }
+    }
+
+    fn stop(
+        &mut self,
+        number: u64,
+        task: &Task,
+        (deadline_us, since_us): (u64, u64),
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> (&'static str, Vec<News>) {
+        let (session, episode) = &task.run;
+        let Some(linked) = self.links.get_mut(session).filter(|linked| linked.episode == *episode) else {
+            return match self.find(task, since_us, computer, random) {
+                None => ("nothing yet", Vec::new()),
+                Some(Found::Linked(_)) => ("finds its host", Vec::new()),
+                Some(Found::Word(word)) => ("found", self.done(number, &task.run, word)),
+            };
+        };
+        linked.stopping = true;
+        match computer.hosts.get_mut(&linked.pid) {
+            None => {
+                self.links.remove(session);
+                ("its host left during the stop", Vec::new())
+            }
+            Some(host) if host.stage == Stage::Ended => {
+                let record = computer.episode(&task.run).and_then(|episode| episode.exit.clone());
+                match record {
+                    Some(record) => ("its host says how it ended", self.done(number, &task.run, exited(None, &record))),
+                    None => ("its host does not say how it ended", Vec::new()),
+                }
+            }
+            Some(host) => {
+                host.stop.get_or_insert(deadline_us);
+                ("its host is asked to end it", Vec::new())
+            }
+        }
+    }
+
+    fn remove(
+        &mut self,
+        number: u64,
+        task: &Task,
+        computer: &mut Computer,
+        random: &mut Random,
+        view: &State,
+    ) -> (&'static str, Vec<News>) {
+        let session = &task.run.0;
+        if computer.held_before(session, u32::MAX) {
+            return ("a host holds its lock", Vec::new());
+        }
+        if random.chance(50) {
+            self.tasks.remove(&number);
+            return ("its files cannot be removed", vec![News::Again(session.clone())]);
+        }
+        // A part of it goes, then all: a crash between leaves a removal that is still owed.
+        if let Some(folder) = computer.folders.get_mut(session)
+            && folder.episodes.len() > 1
+        {
+            folder.episodes.pop_first();
+            return ("an episode's folder is removed", Vec::new());
+        }
+        computer.folders.remove(session);
+        let listed = view.sessions.get(session).map(|session| session.episode);
+        let episode = listed.or_else(|| view.removals.get(session).copied()).unwrap_or(0);
+        ("its files are removed", self.done(number, &(session.clone(), episode), Word::Removed))
+    }
+
+    /// Hears what a linked host says by itself.
+    fn listen(&mut self, session: &SessionId, computer: &Computer) -> (&'static str, Vec<News>) {
+        let Some(linked) = self.links.get_mut(session) else { return ("gone", Vec::new()) };
+        let run = (session.clone(), linked.episode);
+        let stage = computer.hosts.get(&linked.pid).map(|host| host.stage);
+        let (heard, stopping) = (linked.heard, linked.stopping);
+        match stage {
+            Some(Stage::Ended) if !heard => {
+                linked.heard = true;
+                let record = computer.episode(&run).and_then(|episode| episode.exit.clone());
+                let news = record.filter(|_| !stopping).map(|record| word_of(&run, exited(None, &record), false));
+                ("its host says how it ended", news.into_iter().collect())
+            }
+            Some(_) => ("silence", Vec::new()),
+            None => {
+                self.links.remove(session);
+                if !heard && !stopping {
+                    self.add(run, What::Look { answers: false, since_us: computer.true_us });
+                }
+                ("its host is gone", Vec::new())
+            }
+        }
+    }
+}
+
+impl What {
+    fn word(&self) -> &'static str {
+        match self {
+            Self::TakeLock | Self::Fork | Self::Await(_) => "launch",
+            Self::Look { answers: true, .. } => "judge",
+            Self::Look { answers: false, .. } => "look",
+            Self::Stop { .. } => "stop",
+            Self::Remove => "remove",
+        }
+    }
+}
+
+fn word_of(run: &Run, word: Word, answers: bool) -> News {
+    let observation = Box::new(Observation { session: run.0.clone(), episode: run.1, word });
+    News::Word { observation, answers }
+}

@@ -1,0 +1,133 @@
+//! The ledger read by a stranger: plain JSON, no type of the machine. What it says must fit what really ran.
+
+use super::clients::Intent;
+use super::computer::{Computer, Run};
+use super::trace::{Broken, Checked, claim};
+use ostler::machine::{Scope, SessionId};
+use ostler_ledger::storage::{Folder, Name, SimulatedDisk};
+use ostler_ledger::{Records, VerifyOptions, verify};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An operation, as the ledger tells it.
+#[derive(Debug)]
+struct Story {
+    key: (Option<String>, String),
+    digest: String,
+    kind: String,
+    /// The episode that it was to start.
+    starts: Option<Run>,
+    outcomes: Vec<String>,
+}
+
+/// A second disk with what any reader sees of the first: looking at it disturbs no process and counts as no call.
+pub(super) fn copy(disk: &SimulatedDisk) -> SimulatedDisk {
+    let copy = SimulatedDisk::new();
+    for folder in [Folder::Ledger, Folder::Quarantine] {
+        for file in disk.names(folder) {
+            let name = Name { folder, file: &file };
+            copy.tamper(name, &disk.contents(name).unwrap_or_default());
+        }
+    }
+    copy
+}
+
+/// Right after a recovery nothing but whole turns is there, and the verifier agrees with the recovery.
+pub(super) fn verified(disk: &SimulatedDisk, boot: String, head: u64) -> Checked {
+    let options = VerifyOptions { boot: Some(boot), since: None };
+    let report = verify(&copy(disk).storage(), &options).map_err(|error| Broken(format!("verify: {error}")))?;
+    claim(report.ok(), || format!("verify: {:?}", report.problems))?;
+    claim(report.tail.is_none(), || format!("law 6: half a turn was left: {:?}", report.tail))?;
+    claim(report.head.seq == head, || {
+        format!("law 6: the recovery ends at {head}, the last whole turn at {}", report.head.seq)
+    })
+}
+
+/// The whole ledger against everything that ran.
+pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer) -> Checked {
+    let stories = stories(disk)?;
+    let ran = |run: &Run| computer.executions.contains_key(run);
+    let mut started: BTreeSet<&Run> = BTreeSet::new();
+    let mut effects: BTreeMap<&(Option<String>, String), usize> = BTreeMap::new();
+    for (op, story) in &stories {
+        let settled: Vec<&String> = story.outcomes.iter().filter(|outcome| *outcome != "uncertain").collect();
+        claim(settled.len() <= 1, || format!("law 5: {op} has the outcomes {:?}", story.outcomes))?;
+        let Some(run) = &story.starts else { continue };
+        claim(started.insert(run), || format!("law 5: {run:?} is started by two operations"))?;
+        *effects.entry(&story.key).or_default() += usize::from(ran(run));
+        match settled.first().map(|outcome| outcome.as_str()) {
+            Some("succeeded") if !story.outcomes.contains(&"uncertain".to_owned()) => {
+                claim(ran(run), || format!("law 7: {op} succeeded and {run:?} never ran"))?;
+            }
+            Some("aborted") => claim(!ran(run), || format!("law 7: {op} is aborted and {run:?} ran"))?,
+            Some(_) | None => {}
+        }
+    }
+    let twice = effects.iter().find(|(_, effects)| **effects > 1);
+    claim(twice.is_none(), || format!("law 5: one key, several effects: {twice:?}"))?;
+    let unknown = computer.executions.keys().find(|run| !started.contains(run));
+    claim(unknown.is_none(), || format!("law 6: {unknown:?} ran and no record accepted it"))?;
+    refusals(&stories, intents)
+}
+
+/// A request whose every call was refused is nowhere; what is there was requested.
+fn refusals(stories: &BTreeMap<String, Story>, intents: &[Intent]) -> Checked {
+    for (op, story) in stories {
+        let asked = intents.iter().find(|intent| {
+            let scope = match &intent.scope {
+                Scope::Owner => None,
+                Scope::Session(id) => Some(id.as_str()),
+            };
+            story.digest == intent.digest.to_string()
+                && story.key.1 == intent.key.as_str()
+                && story.key.0.as_deref() == scope
+        });
+        let asked = asked.ok_or_else(|| Broken(format!("law 5: nobody asked for {op}")))?;
+        claim(story.kind == asked.wish.kind().word(), || format!("law 5: {op} is a {}", story.kind))?;
+        claim(asked.accepted || asked.lost || asked.open > 0, || format!("law 7: {op} was refused and is recorded"))?;
+    }
+    Ok(())
+}
+
+fn stories(disk: &SimulatedDisk) -> Checked<BTreeMap<String, Story>> {
+    let mut stories: BTreeMap<String, Story> = BTreeMap::new();
+    let mut generation = 0;
+    let copy = copy(disk).storage();
+    for record in Records::new(&copy) {
+        let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
+        let value: Value =
+            serde_json::from_str(record.raw()).map_err(|error| Broken(format!("a record is no JSON: {error}")))?;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        match record.header.t.as_str() {
+            "generation" => {
+                let next = value["body"]["number"].as_u64().unwrap_or(0);
+                claim(next > generation, || format!("generation {next} follows {generation}"))?;
+                generation = next;
+            }
+            "accept" => {
+                let starts = value["body"]["spawn"].is_object() || value["body"]["launch"].is_object();
+                let run = SessionId::parse(&text("sid")).ok().zip(record.header.ep).filter(|_| starts);
+                let scope = value["act"]["sid"].as_str().map(str::to_owned);
+                let outcomes = Vec::new();
+                let (kind, digest) = (text("kind"), text("req"));
+                let story = Story { key: (scope, text("key")), digest, kind, starts: run, outcomes };
+                let again = stories.insert(text("op"), story);
+                claim(again.is_none(), || format!("{} is accepted twice", text("op")))?;
+            }
+            "finish" => add(&mut stories, &text("op"), text("st"))?,
+            "operator" => {
+                let body = &value["body"];
+                let word = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+                add(&mut stories, &word("operation"), word("outcome"))?;
+            }
+            _ => {}
+        }
+    }
+    Ok(stories)
+}
+
+fn add(stories: &mut BTreeMap<String, Story>, op: &str, outcome: String) -> Checked {
+    let story = stories.get_mut(op).ok_or_else(|| Broken(format!("{op} has an outcome and was never accepted")))?;
+    story.outcomes.push(outcome);
+    Ok(())
+}

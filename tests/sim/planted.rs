@@ -1,0 +1,49 @@
+//! Bugs on purpose: each must be caught by the oracle within the seeds of the gate, or the oracle does not bite.
+
+use super::broker::Bugs;
+use super::seeds::{GATE_SEEDS, try_seed};
+use ostler::broker::turn::Planted;
+
+/// Some seed of the gate must find this promise broken. A bug may break others on the way.
+#[track_caller]
+fn check(bugs: Bugs, promise: &str) {
+    let mut others = Vec::new();
+    for seed in 0..GATE_SEEDS {
+        let Err(failure) = try_seed(seed, bugs) else { continue };
+        if failure.what.contains(promise) {
+            return;
+        }
+        others.push(format!("seed {seed}: {}", failure.what));
+    }
+    panic!("no seed finds `{promise}`; found: {others:#?}");
+}
+
+fn turn(turn: Planted) -> Bugs {
+    Bugs { turn, accept_half_turn: false }
+}
+
+#[test]
+fn a_reply_before_the_sync_is_caught() {
+    let bug = turn(Planted { reply_before_sync: true, ..Planted::default() });
+    check(bug, "law 6: op-");
+}
+
+#[test]
+fn an_owed_effect_that_is_forgotten_on_restart_is_caught() {
+    check(turn(Planted { forget_owed: true, ..Planted::default() }), "liveness: ");
+}
+
+#[test]
+fn a_start_that_is_issued_again_without_asking_the_life_lock_is_caught() {
+    check(turn(Planted { launch_unasked: true, ..Planted::default() }), "is executed twice");
+}
+
+#[test]
+fn a_key_whose_digest_is_ignored_is_caught() {
+    check(turn(Planted { ignore_digest: true, ..Planted::default() }), "answers another request");
+}
+
+#[test]
+fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
+    check(Bugs { accept_half_turn: true, ..Bugs::default() }, "half a turn");
+}

@@ -1,0 +1,120 @@
+//! Promises about a whole state: right after a recovery, after each turn, and when everything has come to rest.
+
+use super::clients::Intent;
+use super::computer::{Computer, Stage};
+use super::oracle::{Oracle, follows, same_request};
+use super::trace::{Broken, Checked, claim};
+use ostler::broker::view::View;
+use ostler::machine::{Name, Outcome, SessionId, State, Status, outstanding, violations};
+use std::collections::BTreeSet;
+
+/// The ledger was folded anew and nothing else has happened yet.
+pub(super) fn recovered(oracle: &Oracle, view: &View, intents: &[Intent], computer: &Computer) -> Checked {
+    let state = view.read();
+    if let Some(published) = &oracle.published {
+        let (before, after) = (published.head(), view.head());
+        claim(after.seq >= before.seq, || {
+            format!("law 6: record {} was published and the recovery ends at {}", before.seq, after.seq)
+        })?;
+        if after.seq == before.seq {
+            claim(after.digest == before.digest, || format!("law 6: record {} has another digest", after.seq))?;
+            claim(*state == *published.read(), || "law 1: the fold is not what was published".to_owned())?;
+        }
+    }
+    sound(&state, computer)?;
+    kept(oracle, &state)?;
+    requested(&state, intents)
+}
+
+/// A turn is over.
+pub(super) fn turned(state: &State, computer: &Computer) -> Checked {
+    sound(state, computer)
+}
+
+/// What holds in every state.
+fn sound(state: &State, computer: &Computer) -> Checked {
+    let found = violations(state);
+    claim(found.is_empty(), || format!("invariants: {}", found.join("; ")))?;
+    let names: Vec<&Name> = state.sessions.values().filter_map(|session| session.name.as_ref()).collect();
+    let unique: BTreeSet<&Name> = names.iter().copied().collect();
+    claim(names.len() == unique.len(), || "a name belongs to two sessions".to_owned())?;
+    let fenced = state.sessions.values().find(|s| s.fence.is_some() && !computer.tampered(&s.id));
+    claim(fenced.is_none(), || format!("law 8: {:?} is fenced and nobody touched it", fenced.map(|s| &s.id)))
+}
+
+/// Every acknowledged operation is there, as it was told; what was acknowledged as gone is gone.
+pub(super) fn kept(oracle: &Oracle, state: &State) -> Checked {
+    for (id, told) in &oracle.told {
+        let now =
+            state.operations.get(id).ok_or_else(|| Broken(format!("law 6: {id} was acknowledged and is lost")))?;
+        claim(now.state != Outcome::Accepted, || format!("law 6: {id} was acknowledged and is not settled"))?;
+        if let Some(then) = &told.operation {
+            claim(follows(then, now), || format!("law 7: {id} was told as {then:?} and is {now:?}"))?;
+        }
+    }
+    let back = oracle.deleted.iter().find(|id| state.sessions.get(id).is_some());
+    claim(back.is_none(), || format!("{back:?} was deleted and is listed"))
+}
+
+/// Every operation was asked for, by a call that was not refused.
+fn requested(state: &State, intents: &[Intent]) -> Checked {
+    for (id, operation) in state.operations.iter() {
+        let asked = intents.iter().find(|intent| {
+            intent.digest == operation.request && intent.key == operation.key && intent.scope == operation.scope
+        });
+        let asked = asked.ok_or_else(|| Broken(format!("law 5: nobody asked for {id}")))?;
+        same_request(operation, asked)?;
+        claim(asked.accepted || asked.lost || asked.open > 0, || {
+            format!("law 7: {id} is there and every call for it was refused")
+        })?;
+    }
+    Ok(())
+}
+
+/// Nothing fails any more and everything has come to rest.
+pub(super) fn healed(oracle: &Oracle, state: &State, intents: &[Intent], computer: &Computer) -> Checked {
+    kept(oracle, state)?;
+    requested(state, intents)?;
+    sound(state, computer)?;
+    let open = state.operations.values().find(|operation| operation.state == Outcome::Accepted);
+    claim(open.is_none(), || format!("liveness: {:?} never settles", open.map(|operation| operation.id)))?;
+    let owed = outstanding(state);
+    claim(owed.is_empty(), || format!("liveness: still owed: {owed:?}"))?;
+    claim(state.removals.is_empty(), || "liveness: removals are still owed".to_owned())?;
+    for session in state.sessions.values().filter(|session| session.fence.is_none()) {
+        let run = (session.id.clone(), session.episode);
+        let lives = computer.commands.values().any(|of| *of == run);
+        match session.status {
+            Status::Ready => {
+                let host = computer.host_of(&run).and_then(|pid| computer.hosts.get(&pid));
+                let serves = host.is_some_and(|host| {
+                    host.stage == Stage::Running
+                        && session.run.as_ref().is_some_and(|facts| {
+                            facts.host.pid == host.identity.pid && facts.command.pid == host.command
+                        })
+                });
+                claim(lives && serves, || format!("liveness: {run:?} is ready and nothing runs"))?;
+            }
+            Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
+                claim(!lives, || format!("law 11: {run:?} is {} and lives", session.status.word()))?;
+            }
+            Status::Starting | Status::Stopping | Status::Deleted => {
+                return Err(Broken(format!("liveness: {run:?} stays {}", session.status.word())));
+            }
+        }
+    }
+    orphans(state, computer)
+}
+
+/// No process and no folder without a session that knows it.
+fn orphans(state: &State, computer: &Computer) -> Checked {
+    for (session, episode) in computer.commands.values() {
+        let known = state.sessions.get(session);
+        let known = known
+            .is_some_and(|known| known.fence.is_some() || known.status == Status::Ready && known.episode == *episode);
+        claim(known, || format!("law 11: {session}/{episode} runs and no session knows it"))?;
+    }
+    let listed: BTreeSet<&SessionId> = state.sessions.iter().map(|(id, _)| id).collect();
+    let folders: BTreeSet<&SessionId> = computer.folders.keys().collect();
+    claim(listed == folders, || format!("folders {folders:?} and sessions {listed:?} differ"))
+}

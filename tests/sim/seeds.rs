@@ -1,0 +1,108 @@
+//! The seeds of the gate, of the long run, and the one that somebody asks for.
+
+use super::broker::Bugs;
+use super::story::live;
+use super::trace::Trace;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How many seeds the gate lives.
+pub(super) const GATE_SEEDS: u64 = 2_000;
+
+/// How many seeds the long run lives, unless it is told otherwise.
+const LONG_SEEDS: u64 = 20_000;
+
+/// What is wrong in a seed, and the end of its trace.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) what: String,
+    pub(super) trace: String,
+}
+
+/// Lives one seed; a panic in the product is a failure like any other.
+pub(super) fn try_seed(seed: u64, bugs: Bugs) -> Result<Trace, Failure> {
+    let trace = Trace::default();
+    let lived = catch_unwind(AssertUnwindSafe(|| live(seed, bugs, &trace)));
+    let what = match lived {
+        Ok(Ok(())) => return Ok(trace),
+        Ok(Err(broken)) => broken.0,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            format!("it panics: {}", text.unwrap_or_default())
+        }
+    };
+    Err(Failure { what, trace: trace.end() })
+}
+
+fn run(seeds: Range<u64>) {
+    if let Some(seed) = asked_for("OSTLER_SIM_SEED") {
+        if seeds.contains(&seed) || seeds.start == 0 {
+            alone(seed);
+        }
+        return;
+    }
+    for seed in seeds {
+        if let Err(failure) = try_seed(seed, Bugs::default()) {
+            panic!(
+                "seed {seed}: {}\n{}\nseed {seed}: {}\n\
+                 this seed alone: OSTLER_SIM_SEED={seed} cargo test --features testing --test tests sim::seeds::seeds_1",
+                failure.what, failure.trace, failure.what
+            );
+        }
+    }
+}
+
+/// One seed with its whole trace.
+fn alone(seed: u64) {
+    let trace = Trace::default();
+    let lived = catch_unwind(AssertUnwindSafe(|| live(seed, Bugs::default(), &trace)));
+    eprintln!("{}", trace.text());
+    match lived {
+        Ok(Ok(())) => {}
+        Ok(Err(broken)) => panic!("seed {seed}: {broken}"),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "which seeds to live is the caller's choice")]
+fn asked_for(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number")))
+}
+
+// Four tests, so that they share the cores.
+#[test]
+fn seeds_1() {
+    run(0..500);
+}
+
+#[test]
+fn seeds_2() {
+    run(500..1_000);
+}
+
+#[test]
+fn seeds_3() {
+    run(1_000..1_500);
+}
+
+#[test]
+fn seeds_4() {
+    run(1_500..2_000);
+}
+
+#[test]
+#[ignore = "many seeds"]
+fn long_simulation() {
+    let count = asked_for("OSTLER_TEST_SEEDS").unwrap_or(LONG_SEEDS);
+    run(GATE_SEEDS..GATE_SEEDS + count);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..20 {
+        let once = |seed| try_seed(seed, Bugs::default()).map(|trace| trace.text()).map_err(|failure| failure.what);
+        assert_eq!(once(seed), once(seed), "seed {seed}");
+    }
+}
