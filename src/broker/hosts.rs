@@ -164,6 +164,10 @@ impl Hosts {
             LaunchOutcome::Unclear(why) => {
                 tracing::warn!(session = session.as_str(), episode, why, "a start is unclear; asking the evidence");
                 let word = self.look(&session, episode).await;
+                if word == Word::NeverOpened {
+                    // It is issued again until its deadline; a host that cannot live is not started in a tight loop.
+                    tokio::time::sleep(LOOK_AGAIN_MAX).await;
+                }
                 self.answer(session, episode, word).await;
             }
         }
@@ -247,6 +251,10 @@ impl Hosts {
         let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
         if hello.status.state == EpisodeState::Ended || hello.status.exit.is_some() {
             return Err(LinkError::Closed);
+        }
+        if hello.status.state == EpisodeState::Starting {
+            // The gate is open and exec has not answered: nobody knows yet whether the command ever runs.
+            return Err(LinkError::Late);
         }
         self.saw(session, hello.status.last_seen_us);
         let number = self.next_link.fetch_add(1, Ordering::Relaxed);
