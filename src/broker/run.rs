@@ -21,7 +21,7 @@ use crate::os::runtime::RuntimeFolder;
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
-use crate::rpc::record::{Record, SCHEMA};
+use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
 use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -333,7 +333,10 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     reporter.stage(Stage::Publish);
     start::point("publish")?;
     let published = discovery::publish(&begun.root, &record);
-    published.map_err(|error| WireError::new(storage_code(&error), format!("cannot publish: {error}")))?;
+    published.map_err(|error| {
+        let path = begun.root.path().join(RECORD_NAME);
+        WireError::new(storage_code(&error), format!("cannot publish {}: {error}", path.display()))
+    })?;
     // Sockets of dead generations are nobody's; the owner of the lock may clear them.
     if let Err(error) = runtime.clear_sockets("b-", &name) {
         tracing::info!(%error, "old sockets stay");

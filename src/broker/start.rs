@@ -124,8 +124,9 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
 
 fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
     for folder in ["ledger", "quarantine", "sessions"] {
-        let made = crate::host::files::make_folder(&root.path().join(folder));
-        made.map_err(|error| stored("make a folder of the root", &error.source))?;
+        let path = root.path().join(folder);
+        let made = crate::host::files::make_folder(&path);
+        made.map_err(|error| stored(&format!("make the folder {}", path.display()), &error.source))?;
     }
     let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
     let boot =

@@ -99,7 +99,7 @@ fn a_beat_that_fails_leaves_no_discovery_record_and_is_named() {
         assert_eq!((&error["code"], &error["data"]["stage"]), (&"storage_failed".into(), &"beat".into()), "{failed:?}");
         assert!(text(&error["message"]).contains("`beat`"));
         assert!(!is_published(&root), "dead owner: {dead_owner}");
-        assert_eq!(root.brokers(), []);
+        wait_until(SOON, "the starter to be gone", || root.brokers().is_empty());
         let ended = root.json(["status"]);
         assert_eq!(ended["state"], "absent");
         // Nothing of it stands in the way of the next.

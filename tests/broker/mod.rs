@@ -35,3 +35,5 @@ mod publication;
 mod secrets;
 /// Many clients in the same instant.
 mod stampede;
+/// Starts that fail or die.
+mod starts;

@@ -8,3 +8,5 @@ mod alive;
 mod once;
 /// Law 8.
 mod scoped;
+/// Laws 4 to 7 under fire.
+mod storm;

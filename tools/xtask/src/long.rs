@@ -29,6 +29,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 3600,
     },
     Job {
+        name: "storms",
+        prefix: "long_storm",
+        what: "many sessions live whole lives while their brokers are killed, leave, and lose lock or record",
+        budget_seconds: 900,
+    },
+    Job {
         name: "stampedes",
         prefix: "long_stampede",
         what: "find-or-start: twenty rounds of fifty clients at once, on new roots and after kills, with and without probers",
