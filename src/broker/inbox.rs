@@ -3,7 +3,7 @@
 
 use super::turn::Told;
 use crate::machine::{Observation, Request, SessionId};
-use crate::rpc::error::{BROKER_LEFT, ErrorCode, WireError};
+use crate::rpc::error::{ErrorCode, Retry, WireError};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -63,7 +63,7 @@ impl Inbox {
         // The turn drops an open request only when it ends; the caller's key settles it with the next broker.
         answer.await.map_err(|_| {
             let message = "the broker left before this was settled; the same key finds out";
-            WireError::new(ErrorCode::Uncertain, message).reason(BROKER_LEFT)
+            WireError::new(ErrorCode::Draining, message).reason("unsettled").retry(Retry::SameKey)
         })
     }
 

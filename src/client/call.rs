@@ -1,8 +1,8 @@
 //! A connection that mends itself, and calls over it.
 //!
 //! Promises: a mutating call has a key before its first byte leaves and keeps it over every reconnect, so that it has at
-//! most one effect; what became of a call that got no answer is said as it is: `timeout` if the deadline passed first,
-//! else `broker_unreachable` if nothing was sent and `uncertain` if it was, each with the key that finds out.
+//! most one effect; what became of a call that got no answer is said as it is, with the key that finds out.
+//! `uncertain` is not for that: it is the word for what evidence cannot decide.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::os::deadline::{Deadline, Pauses};
 use crate::os::{clock, entropy};
 use crate::rpc::channel::{Channel, ChannelError};
 use crate::rpc::envelope::{self, Incoming};
-use crate::rpc::error::{BROKER_LEFT, ErrorCode, Retry, WireError};
+use crate::rpc::error::{ErrorCode, Retry, WireError};
 use crate::rpc::method::{Class, Method};
 use crate::rpc::wire::HelloResult;
 
@@ -112,8 +112,8 @@ impl Client {
     /// until it is answered or the deadline has passed.
     ///
     /// # Errors
-    /// What the broker answers; `timeout`, `uncertain` or `broker_unreachable` if it does not. Errors of mutating calls carry the
-    /// key as `data.key`.
+    /// What the broker answers; `timeout` or `broker_unreachable` if it does not, with the retry advice `same_key` and, if
+    /// the request was sent, a text that says so. Errors of mutating calls carry the key as `data.key`.
     pub fn call(&mut self, method: Method, mut params: Value) -> Result<Value, WireError> {
         let key = self.keyed(method, &mut params);
         let with_key = |error: WireError| match &key {
@@ -125,15 +125,8 @@ impl Client {
         loop {
             let error = match self.attempt(method, &params, &mut was_sent) {
                 Ok(Ok(result)) => return Ok(result),
-                // It did nothing and is leaving: the next broker does it.
+                // It did nothing, or did not see the end of it, and is leaving: the next broker does it, or knows.
                 Ok(Err(error)) if error.code == ErrorCode::Draining && method.class() != Class::Control => {
-                    self.channel = None;
-                    error
-                }
-                // It may have done it and has left: the next broker knows.
-                Ok(Err(error))
-                    if error.code == ErrorCode::Uncertain && error.data.get("reason") == Some(&BROKER_LEFT.into()) =>
-                {
                     self.channel = None;
                     error
                 }
@@ -236,7 +229,8 @@ fn unanswered(method: Method, error: WireError, was_sent: bool) -> WireError {
         error.message
     );
     let reason = error.data.get("reason").cloned().unwrap_or_else(|| error.code.name().into());
-    // A deadline that passed is no doubt of the broker's: the operation goes on under its key.
-    let code = if error.code == ErrorCode::Timeout { ErrorCode::Timeout } else { ErrorCode::Uncertain };
+    // Whatever else keeps the client from the next broker: the first one may have done it.
+    let is_late = matches!(error.code, ErrorCode::Timeout | ErrorCode::Draining);
+    let code = if is_late { ErrorCode::Timeout } else { ErrorCode::BrokerUnreachable };
     WireError::new(code, message).with("reason", reason)
 }

@@ -85,10 +85,6 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// `data.reason` of an `uncertain` whose broker left before it was settled. The next broker settles it under its key, so
-/// that asking again finds out.
-pub const BROKER_LEFT: &str = "broker_left";
-
 /// Whether repeating the request can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -51,6 +51,7 @@ fn a_call_that_is_late_says_so_and_what_key_finds_out() {
     kill(Pid::from_raw(broker.pid), Signal::SIGSTOP).unwrap();
     let error = client.call(Method::SessionStop, json!({"session": "a"})).unwrap_err();
     assert_eq!((error.code, error.retry), (ErrorCode::Timeout, Retry::SameKey));
+    assert!(error.message.contains("whether it took effect is not known"), "{error:?}");
     assert!(error.data["key"].is_string() && error.message.contains("ostler operation show"), "{error:?}");
     let error = reader.call(Method::SessionGet, json!({"session": "a"})).unwrap_err();
     assert_eq!((error.code, error.data.get("key")), (ErrorCode::Timeout, None), "a read has no outcome to doubt");
