@@ -49,7 +49,7 @@ fn law_07_of_a_silent_host_nothing_is_claimed() {
 fn law_07_a_copied_root_touches_nobody() {
     let root = Root::new();
     let session = root.spawn_fixture(&["--name", "s"], "sleep");
-    let ended = root.spawn_fixture(&["--name", "e"], "exit 3");
+    root.spawn_fixture(&["--name", "e"], "exit 3");
     root.json(["wait", "e"]);
     let copy = root.folder().join("copy");
     let copied = Command::new("cp").arg("-a").args([root.path(), copy.clone()]).status().unwrap();
