@@ -105,20 +105,6 @@ fn of_others_a_session_is_told_what_it_is_told_of_nobody() {
             assert_eq!(said(&denied, asked), said(&unknown, nobody), "{verb} {asked}");
         }
     }
-    // One letter that fits several of others', too.
-    let ids: Vec<String> =
-        root.json(["list"])["sessions"].as_array().unwrap().iter().map(|of| text(&of["id"]).to_owned()).collect();
-    for letter in "abcdefghijklmnopqrstuvwxyz234567".chars().map(String::from) {
-        if ids.iter().filter(|id| id.starts_with(&letter)).count() == 0 || text(&a["id"]).starts_with(&letter) {
-            continue;
-        }
-        for verb in ["show", "stop", "resume", "delete"] {
-            assert_eq!(
-                said(&inside(&root, &a, &[verb, &letter]).exits(3), &letter),
-                said(&inside(&root, &a, &[verb, "0"]), "0")
-            );
-        }
-    }
     // The name is taken, by whom is not said.
     let taken = inside(&root, &a, &["spawn", "--name", "other-one", "--", "true"]).exits(4);
     assert_eq!(taken.error_code(), "session_exists");
