@@ -46,7 +46,7 @@ fn spawn(letter: &str) -> Action {
 fn started(letter: &str) -> Input {
     let process = |pid| Process { boot: "boot".to_owned(), ns: 1, pid, start: 3 };
     let address = "unix:/h".to_owned();
-    let run = Run { host: process(10), command: process(11), address, incarnation: Digest([9; 32]) };
+    let run = Run { host: process(10), command: process(11), address, incarnation: Digest([9; 32]), started_us: 1 };
     Input::Observation(Observation { session: session(letter), episode: 1, word: Word::Started(run) })
 }
 

@@ -22,6 +22,7 @@ pub(super) fn run_of(record: &HostRecord) -> Option<machine::Run> {
         command: process(&record.command),
         address: record.endpoint.address.clone(),
         incarnation: Digest::parse(&record.endpoint.incarnation).ok()?,
+        started_us: record.started_us,
     })
 }
 

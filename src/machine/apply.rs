@@ -278,7 +278,7 @@ fn host(state: &mut State, sid: &SessionId, ep: u32, change: &HostChange, at: At
     match change {
         HostChange::Started(run) => {
             session.run = Some(run.clone());
-            session.started_us = Some(at.time.wall_us);
+            session.started_us = Some(run.started_us);
             session.last_seen_us = session.last_seen_us.max(at.time.wall_us);
             session.prior = None;
             if session.status == Status::Starting {

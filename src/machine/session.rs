@@ -184,6 +184,8 @@ pub struct Run {
     pub address: String,
     /// The endpoint incarnation.
     pub incarnation: Digest,
+    /// When the host started the command, Unix microseconds by the host's clock: a broker may learn of it much later.
+    pub started_us: u64,
 }
 
 /// A refusal that protects one session (law 8).

@@ -25,7 +25,7 @@ pub(super) fn sid(text: &str) -> SessionId {
 pub(super) fn run(nonce: u8) -> Run {
     let process = |pid| Process { boot: "boot".to_owned(), ns: 1, pid, start: 7 };
     let address = format!("unix:/r/h-{nonce}");
-    Run { host: process(100), command: process(101), address, incarnation: Digest([nonce; 32]) }
+    Run { host: process(100), command: process(101), address, incarnation: Digest([nonce; 32]), started_us: 1 }
 }
 
 impl World {
