@@ -24,12 +24,13 @@ pub fn lock_holder(folder: &Folder, name: &str) -> io::Result<Option<Holder>> {
         return Ok(Some(Holder { is_held: false, pid: None }));
     };
     let table = std::fs::read_to_string(Path::new("/proc/locks"));
-    Ok(table.ok().and_then(|table| find(&table, &standing)))
+    let mounts = || std::fs::read_to_string(Path::new("/proc/self/mountinfo")).unwrap_or_default();
+    Ok(table.ok().and_then(|table| find(&table, mounts, &standing)))
 }
 
 /// A line of the table: `1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF`, device numbers in hexadecimal; a waiter's has
 /// `->` after the number.
-fn find(table: &str, standing: &Standing) -> Option<Holder> {
+fn find(table: &str, mounts: impl FnOnce() -> String, standing: &Standing) -> Option<Holder> {
     let (major, minor) = device_parts(standing.device);
     let mut is_unsure = false;
     for line in table.lines() {
@@ -47,10 +48,18 @@ fn find(table: &str, standing: &Standing) -> Option<Holder> {
         if device == (Some(major), Some(minor)) {
             return Some(Holder { is_held: true, pid: pid.parse().ok() });
         }
-        // Some file systems (btrfs, overlays) show another device number here than to stat.
         is_unsure = true;
     }
-    (!is_unsure).then_some(Holder { is_held: false, pid: None })
+    // The same inode number elsewhere is usually another file. But some file systems (btrfs, overlays) show another device
+    // number to stat than in the table; theirs is not among the mounts, whose numbers are the table's.
+    let is_certain = !is_unsure || is_mounted(&mounts(), major, minor);
+    is_certain.then_some(Holder { is_held: false, pid: None })
+}
+
+/// Whether a file system with this device number is mounted: `36 35 98:0 /mnt1 /mnt2 rw ...`.
+fn is_mounted(mounts: &str, major: u64, minor: u64) -> bool {
+    let device = format!("{major}:{minor}");
+    mounts.lines().any(|line| line.split(' ').nth(2) == Some(&device))
 }
 
 #[cfg(target_os = "linux")]
@@ -81,11 +90,15 @@ mod tests {
         let at =
             |inode| Standing { kind: Kind::File, uid: 0, mode: 0o600, device: 0x801, inode, bytes: 0, modified_s: 0 };
         let free = Some(Holder { is_held: false, pid: None });
-        assert_eq!(find(TABLE, &at(131)), Some(Holder { is_held: true, pid: Some(1234) }));
-        assert_eq!(find(TABLE, &at(132)), free, "another kind of lock");
-        assert_eq!(find(TABLE, &at(133)), free, "a shared lock is no owner");
-        assert_eq!(find(TABLE, &at(134)), None, "the same inode on another device cannot be told apart");
-        assert_eq!(find(TABLE, &at(135)), free);
+        let find = |inode, mounts: &str| super::find(TABLE, || mounts.to_owned(), &at(inode));
+        assert_eq!(find(131, ""), Some(Holder { is_held: true, pid: Some(1234) }));
+        assert_eq!(find(132, ""), free, "another kind of lock");
+        assert_eq!(find(133, ""), free, "a shared lock is no owner");
+        assert_eq!(find(135, ""), free);
+        let here = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n23 1 0:47 / /tmp rw - tmpfs tmpfs rw\n";
+        assert_eq!(find(134, here), free, "the table knows files here by this device, so that is another file");
+        let elsewhere = "22 1 0:30 / / rw - btrfs /dev/sda1 rw\n";
+        assert_eq!(find(134, elsewhere), None, "the table may know files here by another device");
     }
 
     #[test]
