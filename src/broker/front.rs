@@ -8,6 +8,8 @@ use super::render::Renderer;
 use super::route::{Route, route};
 use super::view::View;
 use crate::machine::{Scope, Session, SessionId};
+use crate::os::filesystem;
+use crate::os::folder::Folder;
 use crate::rpc::connection::IN_FLIGHT_MAX;
 use crate::rpc::cursor::Cursors;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -26,6 +28,9 @@ use tokio::sync::{mpsc, watch};
 
 /// A wish to leave: whether live sessions are to be stopped first.
 pub type Leave = bool;
+
+/// Less room in the root than this is told: what a new session needs may not fit.
+const SPACE_BYTES_MIN: u64 = 1024 * 1024;
 
 /// Everything a call may need. One for each broker.
 #[derive(Debug)]
@@ -151,6 +156,7 @@ impl Front {
         drop(state);
         let mut degraded = self.standing.clone();
         degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
+        degraded.extend(self.short_of_space());
         Ok(encode(&BrokerStatusResult {
             state: if *self.draining.borrow() { RunState::Draining } else { RunState::Running },
             broker: Some(self.broker.clone()),
@@ -159,6 +165,14 @@ impl Front {
             sessions: Some(sessions),
             degraded,
         }))
+    }
+
+    /// Said before a write fails, and also where only the files of sessions do not fit any more.
+    fn short_of_space(&self) -> Option<String> {
+        let free = filesystem::free_bytes(&Folder::open(&self.root).ok()?).ok()?;
+        let root = self.root.display();
+        (free < SPACE_BYTES_MIN)
+            .then(|| format!("only {} KiB are free in {root}: new sessions may not fit", free / 1024))
     }
 
     fn shutdown(&self, caller: &Caller, params: Value) -> Result<Value, WireError> {

@@ -14,6 +14,7 @@ use crate::os::detach::start_budget;
 use crate::os::environment::Environment;
 use crate::os::paths::StateRoot;
 use crate::os::{entropy, fail};
+use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Broker;
 use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
@@ -138,9 +139,10 @@ fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> 
             WireError::new(ErrorCode::BrokerBlocked, message).reason("ledger_lock")
         }
         OpenError::TooNew { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("newer_version"),
-        OpenError::Lock(_) | OpenError::Read(_) | OpenError::Repair(_) | OpenError::Sync(_) => {
-            WireError::new(ErrorCode::StorageFailed, error.to_string())
+        OpenError::Repair(ref source) | OpenError::Sync(ref source) => {
+            WireError::new(storage_code(source), error.to_string())
         }
+        OpenError::Lock(_) | OpenError::Read(_) => WireError::new(ErrorCode::StorageFailed, error.to_string()),
     })
 }
 
@@ -252,9 +254,7 @@ fn unbegun(error: &BeginError) -> WireError {
 }
 
 fn stored(what: &str, error: &io::Error) -> WireError {
-    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-    let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
-    WireError::new(code, format!("cannot {what}: {error}; nothing was published"))
+    WireError::new(storage_code(error), format!("cannot {what}: {error}; nothing was published"))
 }
 
 /// Where sockets go.
