@@ -187,6 +187,7 @@ mod tests {
             "upgrade",
             "mcp serve",
             "fork a",
+            "reconcile a",
             "ledger export",
             "doctor --fix lock",
             "spawn --adapter lines -- x",

@@ -118,58 +118,60 @@ impl Report {
     }
 
     /// What to type next, if there is anything that helps. A remedy in the error's own data wins: it knows more.
-    pub(crate) fn remedy(&self) -> Option<String> {
+    pub(crate) fn remedy(&self) -> String {
         if let Some(remedy) = self.error.data.get("remedy").and_then(serde_json::Value::as_str) {
-            return Some(text::plain(remedy));
+            return text::plain(remedy);
         }
         let session = text::shell_str(self.session.as_deref().unwrap_or("SESSION"));
         let same_key =
             || self.key.as_deref().map(|key| format!("the same command with --key {}", text::shell_str(key)));
         match self.error.code {
-            ErrorCode::NotFound => Some(self.remedy_of_missing(&session)),
-            ErrorCode::SessionLive => Some(format!("ostler stop {session}, or ostler delete --stop {session}")),
-            ErrorCode::SessionExists => Some("another --name, or ostler list".to_owned()),
+            ErrorCode::NotFound => self.remedy_of_missing(&session),
+            ErrorCode::SessionLive => format!("ostler stop {session}, or ostler delete --stop {session}"),
+            ErrorCode::SessionExists => "another --name, or ostler list".to_owned(),
             // Asked anew at each start of a broker; until then an operator can settle the operation behind it.
-            ErrorCode::SessionFenced => Some(format!("ostler show {session}, then ostler operation resolve OP")),
-            ErrorCode::EndpointStale => Some(format!("ostler show {}", self.stale_session().unwrap_or(session))),
-            ErrorCode::KeyConflict | ErrorCode::KeyExpired => Some("the same command without --key".to_owned()),
+            ErrorCode::SessionFenced => format!("ostler show {session}, then ostler operation resolve OP"),
+            ErrorCode::EndpointStale => format!("ostler show {}", self.stale_session().unwrap_or(session)),
+            ErrorCode::KeyConflict | ErrorCode::KeyExpired => "the same command without --key".to_owned(),
             ErrorCode::Uncertain => match self.key.as_deref() {
-                Some(key) => Some(format!("ostler operation show {}", text::shell_str(key))),
-                None => Some("ostler operation list".to_owned()),
+                Some(key) => format!("ostler operation show {}", text::shell_str(key)),
+                None => "ostler operation list".to_owned(),
             },
-            ErrorCode::Timeout => same_key().or_else(|| Some("the same command with a longer --timeout".to_owned())),
-            ErrorCode::BrokerUnreachable => same_key().or_else(|| Some("ostler status, ostler doctor".to_owned())),
+            ErrorCode::Timeout => same_key().unwrap_or_else(|| "the same command with a longer --timeout".to_owned()),
+            ErrorCode::BrokerUnreachable => same_key().unwrap_or_else(|| "ostler status, ostler doctor".to_owned()),
             ErrorCode::Denied if self.reason() == "owner_only" => {
-                Some("the same command as the owner, outside of the session".to_owned())
+                "the same command as the owner, outside of the session".to_owned()
             }
             ErrorCode::BrokerBlocked | ErrorCode::StorageFailed | ErrorCode::Denied | ErrorCode::Unauthenticated => {
-                Some("ostler doctor".to_owned())
+                "ostler doctor".to_owned()
             }
-            ErrorCode::StorageFull => same_key().map(|again| format!("free some space, then {again}")),
-            ErrorCode::SpawnFailed if self.reason() == "cwd" => Some(OTHER_CWD.to_owned()),
-            ErrorCode::SpawnFailed => Some("correct the command and type it again".to_owned()),
-            ErrorCode::ExpiredCursor => Some("the same command without --cursor".to_owned()),
-            ErrorCode::Integrity => Some("ostler ledger verify".to_owned()),
+            ErrorCode::StorageFull => {
+                format!("free some space, then {}", same_key().unwrap_or_else(|| "the same command".to_owned()))
+            }
+            ErrorCode::SpawnFailed if self.reason() == "cwd" => OTHER_CWD.to_owned(),
+            ErrorCode::SpawnFailed => CORRECT_IT.to_owned(),
+            ErrorCode::ExpiredCursor => "the same command without --cursor".to_owned(),
+            ErrorCode::Integrity => "ostler ledger verify".to_owned(),
             ErrorCode::Draining
             | ErrorCode::Busy
             | ErrorCode::QueueFull
             | ErrorCode::Capacity
             | ErrorCode::SessionBusy
-            | ErrorCode::SessionStopping => Some("the same command a little later".to_owned()),
+            | ErrorCode::SessionStopping => "the same command a little later".to_owned(),
             ErrorCode::UnknownMethod
                 if self.error.data.get("version").is_some_and(|of| of == env!("CARGO_PKG_VERSION")) =>
             {
-                Some("ostler --help: this version does not have it yet".to_owned())
+                "ostler --help: this version does not have it yet".to_owned()
             }
             ErrorCode::ProtocolMismatch | ErrorCode::UnknownMethod => {
-                Some("ostler shutdown, then the same command: the broker and this program differ in version".to_owned())
+                "ostler shutdown, then the same command: the broker and this program differ in version".to_owned()
             }
-            ErrorCode::InvalidInput => remedy_of_input(self.reason()).map(str::to_owned),
-            ErrorCode::TooLarge
-            | ErrorCode::Internal
-            | ErrorCode::SessionTerminal
-            | ErrorCode::TooLate
-            | ErrorCode::CapabilityMissing => None,
+            ErrorCode::InvalidInput => remedy_of_input(self.reason()).unwrap_or(CORRECT_IT).to_owned(),
+            ErrorCode::TooLarge => CORRECT_IT.to_owned(),
+            ErrorCode::Internal => "ostler doctor".to_owned(),
+            ErrorCode::SessionTerminal => "ostler list --all".to_owned(),
+            ErrorCode::TooLate => "ostler operation list".to_owned(),
+            ErrorCode::CapabilityMissing => format!("ostler show {session}"),
         }
     }
 
@@ -200,13 +202,12 @@ impl Report {
             shown.push_str(&format!("  reason: {}\n", text::plain(reason)));
         }
         shown.push_str(&format!("  changed: {}\n", text::plain(self.effect())));
-        if let Some(remedy) = self.remedy() {
-            shown.push_str(&format!("  next: {remedy}\n"));
-        }
+        shown.push_str(&format!("  next: {}\n", self.remedy()));
         shown
     }
 }
 
+const CORRECT_IT: &str = "correct that and type it again";
 const OTHER_CWD: &str = "the same command with --cwd DIR, a folder that is there";
 
 /// What helps against input that was refused for this reason.
@@ -251,14 +252,14 @@ mod tests {
             assert!(report(code, Some("k")).effect().starts_with("not known"), "{code}");
             assert_eq!(report(code, None).effect(), "nothing", "{code}");
         }
-        assert!(report(ErrorCode::Timeout, Some("k")).remedy().unwrap().ends_with("--key k"));
+        assert!(report(ErrorCode::Timeout, Some("k")).remedy().ends_with("--key k"));
     }
 
     #[test]
     fn the_next_step_fits_what_was_refused() {
         let remedy = |error: WireError, session: Option<&str>| {
             let report = Report { attempt: "x".into(), session: session.map(str::to_owned), key: None, error };
-            report.remedy().unwrap_or_default()
+            report.remedy()
         };
         let of = |code, reason: &str| WireError::new(code, "m").reason(reason);
         let missing = || WireError::new(ErrorCode::NotFound, "m");

@@ -146,21 +146,40 @@ fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
     if !error.use_stderr() {
         return if error.print().is_ok() { Exit::Done.code() } else { exit::OUTPUT_CLOSED };
     }
-    if !asks_for_json(arguments) {
+    // Every other code of `run` is its command's, and no command was started.
+    let code = if is_run(arguments) { exit::RUN_FAILED } else { Exit::Usage.code() };
+    let globals = Globals { json: asks_for_json(arguments), ..Globals::default() };
+    let context = Context::new(globals, Environment::process().clone());
+    if !context.output.json {
         // Whoever closed standard error does not want to read it.
         drop(error.print());
         if lacks_dashes(arguments) {
             drop(writeln!(io::stderr(), "\n  tip: {DASHES}"));
         }
-        return Exit::Usage.code();
+        context.output.progress("Nothing was done.");
+        return code;
     }
-    let globals = Globals { json: true, ..Globals::default() };
-    let context = Context::new(globals, Environment::process().clone());
     let text = error.to_string();
     let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let error = WireError::new(ErrorCode::InvalidInput, message).reason("usage").with("usage", text.trim_end());
     let error = if lacks_dashes(arguments) { error.with("remedy", DASHES) } else { error };
-    finish(Err(Failure::new("understand the command line", error)), &context)
+    match finish(Err(Failure::new("understand the command line", error)), &context) {
+        exit::OUTPUT_CLOSED => exit::OUTPUT_CLOSED,
+        _ => code,
+    }
+}
+
+/// Whether the command is `run`, as far as a command line that cannot be parsed tells.
+fn is_run(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter().skip(1);
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--root" | "--timeout") => drop(words.next()),
+            Some(flag) if flag.starts_with('-') => {}
+            command => return command == Some("run"),
+        }
+    }
+    false
 }
 
 /// What is missing where a session's command follows its options directly.
@@ -195,5 +214,12 @@ mod tests {
         assert!(lacks("ostler run true"));
         assert!(!lacks("ostler spawn --frob -- sleep 1"));
         assert!(!lacks("ostler list --frob"));
+    }
+
+    #[test]
+    fn run_is_known_by_the_first_word_that_is_no_flag() {
+        let run = |line: &str| is_run(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert!(run("ostler run --nosuch -- true") && run("ostler --root run --json run -- true"));
+        assert!(!run("ostler spawn --name run") && !run("ostler --root run") && !run("ostler"));
     }
 }

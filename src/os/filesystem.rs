@@ -44,6 +44,16 @@ pub fn free_bytes(folder: &Folder) -> io::Result<u64> {
     Ok(u64::from(room.blocks_available()).saturating_mul(u64::from(room.fragment_size())))
 }
 
+/// Whether this user may make files in the folder: not where its file system is mounted read-only, whatever the modes say.
+///
+/// # Errors
+/// What the system answers; `EROFS` for a read-only file system.
+pub fn writable(folder: &Folder) -> io::Result<()> {
+    use nix::fcntl::AtFlags;
+    use nix::unistd::{AccessFlags, faccessat};
+    Ok(faccessat(folder, ".", AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +88,8 @@ mod tests {
     #[test]
     fn room_is_told_in_bytes() {
         let home = tempfile::tempdir().unwrap();
-        assert!(free_bytes(&Folder::open(home.path()).unwrap()).unwrap() > 0);
+        let folder = Folder::open(home.path()).unwrap();
+        assert!(free_bytes(&folder).unwrap() > 0);
+        writable(&folder).unwrap();
     }
 }

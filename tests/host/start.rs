@@ -113,7 +113,7 @@ fn a_command_that_cannot_be_executed_says_why() {
     };
     check_exec(|_| (), "no-such-command", Errno::ENOENT, "command not found: no-such-command");
     check_exec(|_| (), "./file", Errno::ENOENT, "there is no file ./file");
-    check_exec(|_| (), "/", Errno::EACCES, "cannot execute /: Permission denied");
+    check_exec(|_| (), "/", Errno::EACCES, "cannot execute /: it is a directory");
     check_exec(file("#!/bin/sh\n", 0o600), "./file", Errno::EACCES, "Permission denied");
     check_exec(file("exit 0\n", 0o700), "./file", Errno::ENOEXEC, "neither a program nor a script");
     check_exec(file("#!/nowhere/sh\n", 0o700), "./file", Errno::ENOENT, "its interpreter was not found");

@@ -36,7 +36,7 @@ pub(super) fn check(context: &Context) -> (Vec<Check>, Option<StateRoot>) {
         Ok(None) => (vec![Check::skip(CHECK, format!("{} is not there yet", path.display()))], None),
         Ok(Some(root)) => {
             let found = Check::ok(CHECK, format!("{} is ours alone", root.path().display()));
-            (vec![found, medium(root.folder()), room(root.folder())], Some(root))
+            (vec![found, medium(root.folder()), writable(root.folder()), room(root.folder())], Some(root))
         }
     }
 }
@@ -49,6 +49,18 @@ fn medium(folder: &Folder) -> Check {
             Check::warn(CHECK, "it is in memory: a restart of the machine loses ledger and output", "a root on a disk")
         }
         Err(error) => Check::skip(CHECK, error.to_string()),
+    }
+}
+
+fn writable(folder: &Folder) -> Check {
+    const CHECK: &str = "writable";
+    match filesystem::writable(folder) {
+        Ok(()) => Check::ok(CHECK, "files can be made in it"),
+        Err(error) => Check::fail(
+            CHECK,
+            format!("no file can be made in it: {error}"),
+            "make it writable for this user, or mount its file system read-write",
+        ),
     }
 }
 

@@ -258,6 +258,8 @@ fn exec_reason(name: &str, bytes: &[u8], errno: Errno, spec: &Spec) -> String {
         "neither a program nor a script that names its interpreter"
     } else if errno == Errno::E2BIG {
         "command line and environment are too long for this system"
+    } else if errno == Errno::EACCES && is_path && file.is_dir() {
+        "it is a directory"
     } else {
         errno.desc()
     };
@@ -319,6 +321,7 @@ mod tests {
         check(exec, Errno::ENOENT, "./nowhere", "command not found: there is no file ./nowhere");
         check(exec, Errno::ENOENT, "./bin", "cannot execute ./bin: its interpreter was not found");
         check(exec, Errno::EACCES, "x", "cannot execute x: Permission denied");
+        check(exec, Errno::EACCES, "./bin", "cannot execute ./bin: it is a directory");
         check(
             StartPhase::Cwd,
             Errno::ENOENT,
