@@ -20,5 +20,8 @@ mod broker;
 /// The command line: documents, exit codes, bad input.
 mod cli;
 
+/// Programs of everyday life as sessions.
+mod programs;
+
 /// Failures that people reported of programs like this one, each under its id.
 mod field;

@@ -4,16 +4,20 @@
 //! Promises: tests share nothing (own root, home, runtime folder and temp folder); a test that leaves a process behind fails
 //! and the process is ended; nothing outside [`wait`] sleeps.
 
+mod disk;
 pub(crate) mod leftovers;
 mod output;
 mod process;
 mod root;
+mod running;
 pub(crate) mod scene;
 mod wait;
 
+pub(crate) use disk::DiskRoot;
 pub(crate) use output::Output;
 pub(crate) use process::Process;
 pub(crate) use root::{Root, finish};
+pub(crate) use running::Running;
 pub(crate) use wait::{wait_for, wait_until};
 
 /// How long a test waits for what should happen at once. Slack for a loaded machine, never a measurement.
