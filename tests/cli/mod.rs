@@ -1,4 +1,5 @@
 //! The command line from outside: what it prints, what it exits with, what it does with bad input.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 /// Several sessions at a time.
 mod batch;
@@ -18,3 +19,32 @@ mod looking;
 mod run;
 /// Usage errors, help, and what is printed about the program itself.
 mod usage;
+
+/// Bytes in, the same bytes out, up to every limit.
+mod bytes;
+/// Every good path against the shapes of the contract.
+mod documents;
+/// What a session gets from who asked for it.
+mod environment;
+/// No room at any write.
+mod full_disk;
+/// Heads and digests as proofs, without the broker.
+mod receipts;
+/// Bad input: the error, and that nothing is lost by it.
+mod refused;
+/// Roots that cannot serve.
+mod roots;
+/// The schema, and documents under it.
+mod schema;
+/// The notation of the contract's documents.
+mod shape;
+/// Configuration, completions, manual page, doctor.
+mod tools;
+/// Hostile and clumsy clients at the socket.
+mod wire;
+
+/// A text in a document.
+#[track_caller]
+fn text(value: &serde_json::Value) -> &str {
+    value.as_str().unwrap_or_else(|| panic!("not a text: {value}"))
+}
