@@ -55,6 +55,7 @@ pub(super) fn facts(record: &HostRecord) -> machine::Run {
         command: process(&record.command),
         address: record.endpoint.address.clone(),
         incarnation: Digest::parse(&record.endpoint.incarnation).expect("the simulated host writes digests"),
+        started_us: record.started_us,
     }
 }
 
