@@ -58,7 +58,6 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         | Method::SessionHeartbeat
         | Method::SessionReady
         | Method::SessionTurn
-        | Method::SessionReconcile
         | Method::MessageSend
         | Method::MessageGet
         | Method::MessageList
