@@ -12,16 +12,6 @@ pub(crate) fn document(record: &Record) -> Value {
     members
 }
 
-/// The name that a session was spawned under, if this record accepts that spawn and it has one.
-pub(crate) fn spawned_name(record: &Record) -> Option<String> {
-    let header = &record.header;
-    if header.t != "accept" || header.kind.as_deref() != Some("session.spawn") {
-        return None;
-    }
-    let members: Value = serde_json::from_str(record.raw()).ok()?;
-    members["body"]["spawn"]["name"].as_str().map(str::to_owned)
-}
-
 /// One line: where, when, what, about whom, with which outcome.
 pub(crate) fn line(record: &Record) -> String {
     let header = &record.header;
