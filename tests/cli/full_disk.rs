@@ -33,7 +33,7 @@ fn tried(root: &Root, arguments: &[&str]) -> Met {
         return Met::Done;
     }
     let error = output.json()["error"].clone();
-    if (output.code(), &error["code"], &error["retry"]) == (Some(1), &json!("uncertain"), &json!("same_key")) {
+    if (output.code(), &error["code"], &error["retry"]) == (Some(6), &json!("timeout"), &json!("same_key")) {
         return Met::Unanswered;
     }
     let is_full = output.code() == Some(9) && error["code"] == "storage_full" && error["retry"] == "same_key";

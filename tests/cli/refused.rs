@@ -154,7 +154,7 @@ fn a_command_that_cannot_run_leaves_name_and_key_free() {
 }
 
 #[test]
-fn sessions_that_are_not_there_or_not_one() {
+fn sessions_that_are_not_there() {
     let root = Root::new();
     root.ostler(["ensure"]).exits(0);
     for command in ["show", "logs", "wait", "stop", "resume", "delete"] {
@@ -163,28 +163,16 @@ fn sessions_that_are_not_there_or_not_one() {
     }
     refused(&root, &["operation", "show", "nothing"], 3, "not_found");
     refused(&root, &["operation", "list", "nobody"], 3, "not_found");
-    // Until two ids begin with the same letter.
-    let mut ids: Vec<String> = Vec::new();
-    let shared = loop {
-        let id = text(&root.json(["spawn", "--", "true"])["session"]["id"]).to_owned();
-        let first = id[..1].to_owned();
-        let is_shared = ids.iter().any(|known| known.starts_with(&first));
-        ids.push(id);
-        if is_shared {
-            break first;
-        }
-    };
-    let error = refused(&root, &["show", &shared], 2, "invalid_input");
-    assert_eq!(error["data"]["reason"], "ambiguous");
-    for id in &ids {
-        let prefix = (1..=12)
-            .map(|length| &id[..length])
-            .find(|prefix| ids.iter().filter(|other| other.starts_with(prefix)).count() == 1);
-        assert_eq!(root.json(["show", prefix.unwrap()])["session"]["id"], *id);
-    }
-    // An exact name goes before a prefix.
-    let named = root.json(["spawn", "--name", &shared, "--", "true"])["session"]["id"].clone();
-    assert_eq!(root.json(["show", &shared])["session"]["id"], named);
+    // An exact name goes before a prefix of an id, and an exact id before both.
+    let id = text(&root.json(["spawn", "--", "true"])["session"]["id"]).to_owned();
+    let prefix = &id[..4];
+    assert_eq!(root.json(["show", prefix])["session"]["id"], *id);
+    let named = root.json(["spawn", "--name", prefix, "--", "true"])["session"]["id"].clone();
+    assert_eq!(root.json(["show", prefix])["session"]["id"], named);
+    root.ostler(["spawn", "--name", &id, "--", "true"]).exits(0);
+    assert_eq!(root.json(["show", &id])["session"]["id"], *id);
+    let error = refused(&root, &["show", &id[..2]], 3, "not_found");
+    assert!(text(&error["message"]).contains("at least 3"), "{error}");
 }
 
 #[test]

@@ -23,13 +23,14 @@ fn names(folder: &Path) -> Vec<String> {
 /// What needs a broker is refused so; what looks says so and goes on.
 fn is_refused(root: &Root, path: &Path, exit: i32, code: &str, why: &[&str]) {
     let path = path.to_str().unwrap();
-    for command in [&["ensure"][..], &["list"], &["spawn", "--", "true"], &["show", "a"], &["shutdown"]] {
+    for command in [&["ensure"][..], &["list"], &["spawn", "--", "true"], &["show", "a"]] {
         let arguments = [&["--root", path], command].concat();
         let error = refused(root, &arguments, exit, code);
         for word in why {
             assert!(text(&error["message"]).contains(word), "{word}: {error}");
         }
     }
+    refused(root, &["--root", path, "shutdown"], 5, "broker_blocked");
     assert_eq!(root.ostler(["--root", path, "run", "--", "true"]).code(), Some(125));
     let status = root.json(["--root", path, "status"]);
     assert_eq!((&status["state"], &status["broker"]), (&json!("blocked"), &Value::Null));
@@ -47,8 +48,8 @@ fn a_root_that_is_a_file() {
     is_refused(&root, &file, 2, "invalid_input", &["is not a folder", "/file"]);
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     assert_eq!(
-        root.ostler(["--root", file.to_str().unwrap(), "--json", "ledger", "verify"]).exits(3).error_code(),
-        "not_found"
+        root.ostler(["--root", file.to_str().unwrap(), "--json", "ledger", "verify"]).exits(2).error_code(),
+        "invalid_input"
     );
     // A folder below a file, which cannot be made either.
     refused(&root, &["--root", file.join("root").to_str().unwrap(), "ensure"], 2, "invalid_input");

@@ -14,8 +14,9 @@ fn a_usage_error_is_a_document_where_documents_are_wanted() {
     assert!(output.stderr.is_empty(), "{output:?}");
     let output = root.ostler(["spawn", "--name", "x"]).exits(2);
     assert!(output.stdout.is_empty() && output.error_text().contains("CMD"), "{output:?}");
-    for verb in ["spawn", "run"] {
-        let output = root.ostler([verb, "sleep", "1"]).exits(2);
+    // Every other code of `run` is its command's.
+    for (verb, code) in [("spawn", 2), ("run", 125)] {
+        let output = root.ostler([verb, "sleep", "1"]).exits(code);
         assert!(output.error_text().contains("put -- before the command"), "{output:?}");
     }
     let output = root.ostler(["--json", "spawn", "true"]).exits(2);

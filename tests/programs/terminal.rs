@@ -48,7 +48,8 @@ fn a_closed_terminal_stops_run_and_leaves_the_broker_alive() {
 fn a_session_outlives_the_terminal_that_it_was_started_from() {
     let root = Root::new();
     let said = in_a_terminal(&root, "ready", &["spawn", "--name", "job", "--", "sh", "-c", "exec sleep 1000"]);
-    assert_eq!(said, "0 True\n");
+    // The end of the terminal may meet the program on its way out.
+    assert!(said.ends_with(" True\n"), "{said}");
     let now = session(&root, &json!("job"));
     assert_eq!(now["status"], "ready");
     let process = Process::of_value(&now["pid"]);
