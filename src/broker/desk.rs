@@ -1,5 +1,6 @@
 //! The turn's thread: takes what waits, runs one turn, hands out what leaves. Plain and synchronous; it wakes only for
-//! mail.
+//! mail. A round takes its time as a value and reaches the world through [`World`] alone, so that the simulation runs
+//! this very code.
 
 use super::inbox::{Post, TURN_INPUTS};
 use super::outbox::Outbox;
@@ -9,17 +10,21 @@ use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
 use crate::os::clock;
 use ostler_ledger::Storage;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 /// After a failed write, how long until what must not be lost is written again, in milliseconds.
 const REWRITE_MS: u64 = 1_000;
 
 /// What the turn hands to the world.
-pub trait World: Send {
+pub trait World {
+    /// Where the answer to a request goes.
+    type Ticket;
     /// Whether this broker still owns its root. Asked before effects leave (design 3.1).
     fn owns_root(&mut self) -> bool;
     /// Starts an effect; its answer comes back as mail.
     fn perform(&mut self, effect: Effect);
+    /// Hands an answer on. Whoever has gone away finds its outcome by its key.
+    fn tell(&mut self, ticket: Self::Ticket, told: Told);
 }
 
 /// Why the turn ended before it was closed.
@@ -40,8 +45,8 @@ pub fn now() -> Time {
 
 /// The desk: the turn, its mail, and what is under way.
 #[derive(Debug)]
-pub struct Desk<S: Storage, W> {
-    turn: Turn<S, oneshot::Sender<Told>>,
+pub struct Desk<S: Storage, W: World> {
+    turn: Turn<S, W::Ticket>,
     view: Arc<View>,
     outbox: Outbox,
     world: W,
@@ -56,7 +61,7 @@ pub struct Desk<S: Storage, W> {
 impl<S: Storage, W: World> Desk<S, W> {
     /// A desk for this turn.
     pub fn new(
-        turn: Turn<S, oneshot::Sender<Told>>,
+        turn: Turn<S, W::Ticket>,
         world: W,
         deadline: watch::Sender<Option<u64>>,
         degraded: watch::Sender<Option<String>>,
@@ -78,12 +83,8 @@ impl<S: Storage, W: World> Desk<S, W> {
     ///
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
-    pub fn work(mut self, mut mail: mpsc::Receiver<Post>) -> Result<Turn<S, oneshot::Sender<Told>>, Ended> {
-        for effect in self.turn.outstanding() {
-            let session = effect.session().clone();
-            self.release(vec![(session, Some(effect))])?;
-        }
-        self.announce();
+    pub fn work(mut self, mut mail: mpsc::Receiver<Post<W::Ticket>>) -> Result<Turn<S, W::Ticket>, Ended> {
+        self.begin(now())?;
         while let Some(first) = mail.blocking_recv() {
             let mut posts = vec![first];
             while posts.len() < TURN_INPUTS
@@ -91,15 +92,30 @@ impl<S: Storage, W: World> Desk<S, W> {
             {
                 posts.push(next);
             }
-            if self.round(posts)? {
+            if self.round(now(), posts)? {
                 break;
             }
         }
         Ok(self.turn)
     }
 
+    /// Releases what is owed from before this generation.
+    ///
+    /// # Errors
+    /// [`Ended::Fenced`]: nothing may leave.
+    pub fn begin(&mut self, now: Time) -> Result<(), Ended> {
+        let owed = self.turn.outstanding().into_iter();
+        let owed = owed.map(|effect| (effect.session().clone(), Some(effect))).collect();
+        self.release(owed)?;
+        self.announce(now);
+        Ok(())
+    }
+
     /// One turn. Tells whether it was the last.
-    fn round(&mut self, posts: Vec<Post>) -> Result<bool, Ended> {
+    ///
+    /// # Errors
+    /// [`Ended`]: nothing may leave any more.
+    pub fn round(&mut self, now: Time, posts: Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
         let kept = std::mem::take(&mut self.unwritten);
         let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
         let mut beats = Vec::new();
@@ -131,12 +147,12 @@ impl<S: Storage, W: World> Desk<S, W> {
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
         let mut failure = None;
+        let world = &mut self.world;
         self.turn.run(
-            now(),
+            now,
             inputs,
             &mut |release| match release {
-                // A caller that has gone away finds its outcome by its key.
-                Release::Answer(reply, told) => drop(reply.send(told)),
+                Release::Answer(ticket, told) => world.tell(ticket, told),
                 Release::Owed(session, effect) => owed.push((session, effect)),
             },
             &mut |error| failure = Some(error.to_string()),
@@ -163,7 +179,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         if !last {
             self.release(owed)?;
         }
-        self.announce();
+        self.announce(now);
         Ok(last)
     }
 
@@ -179,8 +195,8 @@ impl<S: Storage, W: World> Desk<S, W> {
         Ok(())
     }
 
-    fn announce(&self) {
-        let again = (!self.unwritten.is_empty()).then(|| now().boot_after_ms(REWRITE_MS));
+    fn announce(&self, now: Time) {
+        let again = (!self.unwritten.is_empty()).then(|| now.boot_after_ms(REWRITE_MS));
         let next = again.or(next_deadline(&self.view.read()));
         self.deadline.send_if_modified(|known| {
             let changed = *known != next;

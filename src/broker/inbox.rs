@@ -12,11 +12,11 @@ pub const INBOX: usize = 4_096;
 /// Inputs that one turn takes at the most.
 pub const TURN_INPUTS: usize = 256;
 
-/// One piece of mail for the turn.
+/// One piece of mail for the turn. `T` says where an answer goes.
 #[derive(Debug)]
-pub enum Post {
+pub enum Post<T = oneshot::Sender<Told>> {
     /// A caller's request, and where its answer goes.
-    Request(Request, oneshot::Sender<Told>),
+    Request(Request, T),
     /// Word of the world.
     Word {
         /// What is known.

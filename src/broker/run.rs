@@ -11,6 +11,7 @@ use super::inbox::{Inbox, Post};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
 use super::start::{self, Begun, DiskTurn, NotBegun};
+use super::turn::Told;
 use super::watch::{Verdict, Watch};
 use crate::host::client::Spawner;
 use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
@@ -128,12 +129,18 @@ struct Hands {
 }
 
 impl World for Hands {
+    type Ticket = oneshot::Sender<Told>;
+
     fn owns_root(&mut self) -> bool {
         !matches!(self.published.check(), Verdict::Fence(_))
     }
 
     fn perform(&mut self, effect: Effect) {
         self.hosts.perform(effect);
+    }
+
+    fn tell(&mut self, reply: oneshot::Sender<Told>, told: Told) {
+        drop(reply.send(told));
     }
 }
 
