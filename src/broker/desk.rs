@@ -1,5 +1,5 @@
 //! The turn's thread: takes what waits, runs one turn, hands out what leaves. Plain and synchronous; it wakes only for
-//! mail. A round takes its time as a value and reaches the world through [`World`] alone, so that the simulation runs
+//! mail. A round takes its time as a value and reaches the world through the `World` alone, so that the simulation runs
 //! this very code.
 
 use super::inbox::{Post, TURN_INPUTS};

@@ -57,6 +57,22 @@ pub(super) enum Answer {
 }
 
 impl Answer {
+    /// The situation that it stands for.
+    pub(super) fn mark(&self) -> String {
+        match self {
+            Self::Settled { operation: Some(operation), .. } => {
+                format!("{} {}", operation.kind.word(), operation.state.word())
+            }
+            Self::Settled { operation: None, .. } => "answered in the last instant".to_owned(),
+            Self::Refused(refusal) => {
+                let text = format!("{refusal:?}");
+                format!("refused {}", text.split([' ', '{']).next().unwrap_or_default())
+            }
+            Self::Storage => "refused by the disk".to_owned(),
+            Self::Busy => "busy".to_owned(),
+        }
+    }
+
     pub(super) fn text(&self) -> String {
         match self {
             Self::Settled { id, replayed, operation } => {

@@ -3,18 +3,13 @@
 
 use super::computer::{Computer, Holder, Host, Report, Run, Stage};
 use super::evidence::{exited, facts, facts_at_end, phase, verdict};
+use super::front::Ticket;
 use super::random::Random;
+use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
 use ostler::machine::{self, Effect, Observation, Phase, SessionId, State, Word, limits};
 use std::collections::BTreeMap;
-
-/// One piece of mail for the turn that is no request.
-#[derive(Clone, Debug)]
-pub(super) enum News {
-    Word { observation: Box<Observation>, answers: bool },
-    Again(SessionId),
-}
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -101,7 +96,12 @@ impl Hands {
     }
 
     /// One step of one of them; tells which, and what there is to tell the turn.
-    pub(super) fn step(&mut self, computer: &mut Computer, random: &mut Random, view: &State) -> (String, Vec<News>) {
+    pub(super) fn step(
+        &mut self,
+        computer: &mut Computer,
+        random: &mut Random,
+        view: &State,
+    ) -> (String, Vec<Post<Ticket>>) {
         let (tasks, links) = (self.tasks.len(), self.links.len());
         let listens = tasks == 0 || links > 0 && random.chance(200);
         let at = if listens { tasks + random.below(links) } else { random.below(tasks) };
@@ -121,7 +121,7 @@ impl Hands {
         computer: &mut Computer,
         random: &mut Random,
         view: &State,
-    ) -> (&'static str, Vec<News>) {
+    ) -> (&'static str, Vec<Post<Ticket>>) {
         match &task.what {
             What::TakeLock => self.take_lock(number, task, computer),
             What::Fork => self.fork(number, task, computer, random),
@@ -150,12 +150,12 @@ impl Hands {
         }
     }
 
-    fn done(&mut self, number: u64, run: &Run, word: Word) -> Vec<News> {
+    fn done(&mut self, number: u64, run: &Run, word: Word) -> Vec<Post<Ticket>> {
         self.tasks.remove(&number);
         vec![word_of(run, word, true)]
     }
 
-    fn take_lock(&mut self, number: u64, task: &Task, computer: &mut Computer) -> (&'static str, Vec<News>) {
+    fn take_lock(&mut self, number: u64, task: &Task, computer: &mut Computer) -> (&'static str, Vec<Post<Ticket>>) {
         let since_us = computer.true_us;
         match computer.episode_mut(&task.run) {
             Some(episode) if episode.lock.is_some() && episode.holder.is_none() => {
@@ -180,7 +180,7 @@ impl Hands {
         task: &Task,
         computer: &mut Computer,
         random: &mut Random,
-    ) -> (&'static str, Vec<News>) {
+    ) -> (&'static str, Vec<Post<Ticket>>) {
         let identity = computer.process();
         let fails = random.chance(20);
         let Some(episode) = computer.episode_mut(&task.run) else {
@@ -206,7 +206,7 @@ impl Hands {
         task: &Task,
         pid: u32,
         computer: &mut Computer,
-    ) -> (&'static str, Vec<News>) {
+    ) -> (&'static str, Vec<Post<Ticket>>) {
         match computer.reports.remove(&pid) {
             Some(Report::Started(record)) => {
                 let news = self.done(number, &task.run, Word::Started(facts(&record)));
@@ -273,7 +273,7 @@ impl Hands {
         (deadline_us, since_us): (u64, u64),
         computer: &mut Computer,
         random: &mut Random,
-    ) -> (&'static str, Vec<News>) {
+    ) -> (&'static str, Vec<Post<Ticket>>) {
         let (session, episode) = &task.run;
         let Some(linked) = self.links.get_mut(session).filter(|linked| linked.episode == *episode) else {
             return match self.find(task, since_us, computer, random) {
@@ -309,14 +309,14 @@ impl Hands {
         computer: &mut Computer,
         random: &mut Random,
         view: &State,
-    ) -> (&'static str, Vec<News>) {
+    ) -> (&'static str, Vec<Post<Ticket>>) {
         let session = &task.run.0;
         if computer.held_before(session, u32::MAX) {
             return ("a host holds its lock", Vec::new());
         }
         if random.chance(50) {
             self.tasks.remove(&number);
-            return ("its files cannot be removed", vec![News::Again(session.clone())]);
+            return ("its files cannot be removed", vec![Post::Again(session.clone())]);
         }
         // A part of it goes, then all: a crash between leaves a removal that is still owed.
         if let Some(folder) = computer.folders.get_mut(session)
@@ -332,7 +332,7 @@ impl Hands {
     }
 
     /// Hears what a linked host says by itself.
-    fn listen(&mut self, session: &SessionId, computer: &Computer) -> (&'static str, Vec<News>) {
+    fn listen(&mut self, session: &SessionId, computer: &Computer) -> (&'static str, Vec<Post<Ticket>>) {
         let Some(linked) = self.links.get_mut(session) else { return ("gone", Vec::new()) };
         let run = (session.clone(), linked.episode);
         let stage = computer.hosts.get(&linked.pid).map(|host| host.stage);
@@ -368,7 +368,6 @@ impl What {
     }
 }
 
-fn word_of(run: &Run, word: Word, answers: bool) -> News {
-    let observation = Box::new(Observation { session: run.0.clone(), episode: run.1, word });
-    News::Word { observation, answers }
+fn word_of(run: &Run, word: Word, answers: bool) -> Post<Ticket> {
+    Post::Word { observation: Observation { session: run.0.clone(), episode: run.1, word }, answers }
 }

@@ -2,7 +2,7 @@
 //! what was promised.
 //!
 //! ```text
-//! clients -> front -> broker (the product's turn, outbox, ledger) -> hands -> hosts on a computer
+//! clients -> front -> broker (the product's desk, turn, outbox, ledger) -> hands -> hosts on a computer
 //!    \_______________ oracle: what was told to whom, what really ran _______________/
 //! ```
 //! A seed is the whole run: the same seed gives the same trace. `OSTLER_SIM_SEED=n` runs that seed alone and prints it.
@@ -20,5 +20,6 @@ mod planted;
 mod promises;
 mod random;
 mod seeds;
+mod start;
 mod story;
 mod trace;

@@ -22,8 +22,11 @@ pub(super) struct Oracle {
     fresh: BTreeSet<OperationId>,
     /// Sessions whose removal was acknowledged.
     pub(super) deleted: BTreeSet<SessionId>,
-    /// When an episode was last asked for, before it was released for the first time; true time, microseconds.
-    asked: BTreeMap<Run, u64>,
+    /// When an episode was last asked for, before it was released for the first time: true time in microseconds, and
+    /// the broker's life.
+    asked: BTreeMap<Run, (u64, u32)>,
+    /// How many lives of brokers there have been.
+    pub(super) lives: u32,
     released: BTreeSet<Run>,
     /// What the last broker had published when it died.
     pub(super) published: Option<Arc<View>>,
@@ -50,20 +53,22 @@ impl Oracle {
             Action::Stop { .. } | Action::Delete { .. } | Action::Prune { .. } | Action::Resolve { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
-            self.asked.insert(run, true_us);
+            self.asked.insert(run, (true_us, self.lives));
         }
     }
 
-    /// An effect leaves. A start that nobody waits for any more must not: not after its deadline, whatever the clocks
-    /// of another boot say (design section 3.3).
+    /// An effect leaves. A start that a broker took over from another must be young: nobody waits for an old one any
+    /// more, whatever the clocks of another boot say (design section 3.3).
     pub(super) fn released(&mut self, effect: &Effect, computer: &Computer) -> Checked {
         let Effect::Launch { session, episode, .. } = effect else { return Ok(()) };
         let run = (session.clone(), *episode);
-        let asked_us = self.asked.get(&run).copied();
-        let asked_us = asked_us.ok_or_else(|| Broken(format!("law 6: {run:?} is started and nobody asked")))?;
+        let asked = self.asked.get(&run).copied();
+        let (asked_us, life) = asked.ok_or_else(|| Broken(format!("law 6: {run:?} is started and nobody asked")))?;
         self.released.insert(run);
         let late_ms = (computer.true_us - asked_us) / 1_000;
-        claim(late_ms <= limits::START_WITHIN_MS, || format!("law 7: {session} is started {late_ms} ms late"))
+        claim(life == self.lives || late_ms <= limits::START_WITHIN_MS, || {
+            format!("law 7: {session} is started {late_ms} ms late")
+        })
     }
 
     /// An answer arrived.

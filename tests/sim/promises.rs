@@ -3,19 +3,26 @@
 use super::clients::Intent;
 use super::computer::{Computer, Stage};
 use super::oracle::{Oracle, follows, same_request};
-use super::trace::{Broken, Checked, claim};
+use super::trace::{Broken, Checked, Trace, claim};
 use ostler::broker::view::View;
 use ostler::machine::{Name, Outcome, SessionId, State, Status, outstanding, violations};
 use std::collections::BTreeSet;
 
 /// The ledger was folded anew and nothing else has happened yet.
-pub(super) fn recovered(oracle: &Oracle, view: &View, intents: &[Intent], computer: &Computer) -> Checked {
+pub(super) fn recovered(
+    oracle: &Oracle,
+    view: &View,
+    intents: &[Intent],
+    computer: &Computer,
+    trace: &Trace,
+) -> Checked {
     let state = view.read();
     if let Some(published) = &oracle.published {
         let (before, after) = (published.head(), view.head());
         claim(after.seq >= before.seq, || {
             format!("law 6: record {} was published and the recovery ends at {}", before.seq, after.seq)
         })?;
+        trace.mark(if after.seq == before.seq { "recovered what was published" } else { "recovered more" }.to_owned());
         if after.seq == before.seq {
             claim(after.digest == before.digest, || format!("law 6: record {} has another digest", after.seq))?;
             claim(*state == *published.read(), || "law 1: the fold is not what was published".to_owned())?;

@@ -3,6 +3,7 @@
 use super::broker::Bugs;
 use super::story::live;
 use super::trace::Trace;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,6 +12,53 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 
 /// How many seeds the long run lives, unless it is told otherwise.
 const LONG_SEEDS: u64 = 20_000;
+
+/// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
+const SITUATIONS: [&str; 43] = [
+    "a sync failed",
+    "answered in the last instant",
+    "lost its root",
+    "operation.resolve succeeded",
+    "recovered more",
+    "recovered what was published",
+    "refused Fenced",
+    "refused Gone",
+    "refused KeyConflict",
+    "refused Live",
+    "refused NameTaken",
+    "refused NoOperation",
+    "refused NoSession",
+    "refused NotUncertain",
+    "refused OwnerOnly",
+    "refused Stopping",
+    "refused by the disk",
+    "session.delete failed",
+    "session.delete succeeded",
+    "session.delete uncertain",
+    "session.prune succeeded",
+    "session.resume aborted",
+    "session.resume failed",
+    "session.resume succeeded",
+    "session.resume uncertain",
+    "session.spawn aborted",
+    "session.spawn failed",
+    "session.spawn succeeded",
+    "session.spawn uncertain",
+    "session.stop failed",
+    "session.stop succeeded",
+    "session.stop uncertain",
+    "several segments",
+    "tail TornTail",
+    "word adopted",
+    "word exited",
+    "word foreign",
+    "word host lost",
+    "word launch failed",
+    "word machine lost",
+    "word never opened",
+    "word removed",
+    "word started",
+];
 
 /// What is wrong in a seed, and the end of its trace.
 #[derive(Debug)]
@@ -42,15 +90,19 @@ fn run(seeds: Range<u64>) {
         }
         return;
     }
+    let mut reached = BTreeSet::new();
     for seed in seeds {
-        if let Err(failure) = try_seed(seed, Bugs::default()) {
-            panic!(
+        match try_seed(seed, Bugs::default()) {
+            Ok(trace) => reached.append(&mut trace.marks()),
+            Err(failure) => panic!(
                 "seed {seed}: {}\n{}\nseed {seed}: {}\n\
                  this seed alone: OSTLER_SIM_SEED={seed} cargo test --features testing --test tests sim::seeds::seeds_1",
                 failure.what, failure.trace, failure.what
-            );
+            ),
         }
     }
+    let missed: Vec<&str> = SITUATIONS.into_iter().filter(|situation| !reached.contains(*situation)).collect();
+    assert!(missed.is_empty(), "no seed reaches {missed:?}");
 }
 
 /// One seed with its whole trace.

@@ -1,7 +1,7 @@
 //! One seed, from an empty disk to rest: the story picks who takes the next step and what goes wrong, then lets
 //! everything heal. Each step is small, so that a crash can fall between any two.
 
-use super::broker::{Broker, Bugs, Desk};
+use super::broker::{Broker, Bugs, Scene};
 use super::clients::{Clients, Habits};
 use super::computer::{Computer, Record, Stage};
 use super::history;
@@ -10,7 +10,7 @@ use super::oracle::Oracle;
 use super::promises;
 use super::random::Random;
 use super::trace::{Broken, Checked, Trace, claim};
-use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, SimulatedDisk, Stop};
+use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, Stop};
 use std::io::ErrorKind;
 
 /// What can happen next.
@@ -37,6 +37,7 @@ enum Act {
     Tamper,
     Leap,
     SetClock,
+    Fence,
 }
 
 /// How hard this seed's life is.
@@ -93,7 +94,7 @@ impl<'a> Story<'a> {
         let (kills, stops, reboots) = (dose(1), dose(3), dose(1));
         let (faults, host_kills, tampering, leaps) = (dose(4), dose(4), dose(1) / 2, dose(3));
         let plan = Plan {
-            steps: u32::try_from(random.between(120, 400)).unwrap_or(200),
+            steps: u32::try_from(random.between(100, 300)).unwrap_or(200),
             segment_bytes: random.pick(&[6_000, 40_000, 8_388_608]).unwrap_or(40_000),
             kills,
             stops,
@@ -148,6 +149,7 @@ impl<'a> Story<'a> {
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
                 (wild(1), Act::Beat),
                 (wild(2), Act::Echo),
+                (wild(usize::from(plan.kills > 0)), Act::Fence),
                 (wild(plan.kills), Act::KillBroker),
                 (wild(if whole { plan.stops } else { 0 }), Act::StopBroker),
                 (wild(if whole { plan.faults } else { 0 }), Act::Break),
@@ -211,7 +213,15 @@ impl<'a> Story<'a> {
                 let us = self.random.between(1_600_000_000_000_000, 1_800_000_000_000_000);
                 self.computer.set_wall(us);
             }
-            Act::Wish | Act::Again | Act::Hand | Act::Answer | Act::Files | Act::Tick | Act::Beat | Act::Echo => {
+            Act::Wish
+            | Act::Again
+            | Act::Hand
+            | Act::Answer
+            | Act::Files
+            | Act::Tick
+            | Act::Beat
+            | Act::Echo
+            | Act::Fence => {
                 self.with_broker(act)?;
             }
         }
@@ -223,9 +233,9 @@ impl<'a> Story<'a> {
     }
 
     /// Lends everything to the broker for one step.
-    fn lend<T>(&mut self, step: impl FnOnce(&mut Broker, &mut Desk<'_>) -> T) -> Option<T> {
+    fn lend<T>(&mut self, step: impl FnOnce(&mut Broker, &mut Scene<'_>) -> T) -> Option<T> {
         let broker = self.broker.as_mut()?;
-        let mut desk = Desk {
+        let mut scene = Scene {
             computer: &mut self.computer,
             clients: &mut self.clients,
             oracle: &mut self.oracle,
@@ -235,28 +245,29 @@ impl<'a> Story<'a> {
             armed: self.armed,
             full: self.full,
         };
-        Some(step(broker, &mut desk))
+        Some(step(broker, &mut scene))
     }
 
     fn with_broker(&mut self, act: Act) -> Checked {
-        let done = self.lend(|broker, desk| {
+        let done = self.lend(|broker, scene| {
             match act {
                 Act::Wish => {
                     let view = broker.view();
-                    let number = desk.clients.wish(&view.read(), desk.random);
-                    broker.call(number, desk);
+                    let number = scene.clients.wish(&view.read(), scene.random);
+                    broker.call(number, scene);
                 }
                 Act::Again => {
-                    if let Some(number) = desk.clients.again(desk.random) {
-                        broker.call(number, desk);
+                    if let Some(number) = scene.clients.again(scene.random) {
+                        broker.call(number, scene);
                     }
                 }
-                Act::Hand => broker.hand(desk),
-                Act::Answer => broker.deliver(desk)?,
-                Act::Files => broker.front_step(desk),
+                Act::Hand => broker.hand(scene),
+                Act::Answer => broker.deliver(scene)?,
+                Act::Files => broker.front_step(scene),
                 Act::Tick => broker.tick(),
-                Act::Beat => broker.beat(desk.computer.now().wall_us),
-                Act::Echo => broker.echo(desk.random),
+                Act::Beat => broker.beat(scene.computer.now().wall_us),
+                Act::Echo => broker.echo(scene.random),
+                Act::Fence => broker.fence(),
                 Act::Turn
                 | Act::Host
                 | Act::Start
@@ -278,7 +289,7 @@ impl<'a> Story<'a> {
 
     fn start(&mut self) -> Checked {
         let (bugs, segment_bytes) = (self.bugs, self.plan.segment_bytes);
-        let mut desk = Desk {
+        let mut scene = Scene {
             computer: &mut self.computer,
             clients: &mut self.clients,
             oracle: &mut self.oracle,
@@ -289,7 +300,7 @@ impl<'a> Story<'a> {
             full: self.full,
         };
         let faults = self.disk.faults_left();
-        match Broker::start(&mut desk, bugs, segment_bytes)? {
+        match Broker::start(&mut scene, bugs, segment_bytes)? {
             Ok(broker) => self.broker = Some(broker),
             Err(ended) => {
                 let reason = self.disk.is_stopped() || self.full || self.disk.faults_left() < faults;
@@ -302,10 +313,12 @@ impl<'a> Story<'a> {
 
     fn turn(&mut self) -> Checked {
         let struck = self.disk.faults_left();
+        let fenced = self.broker.as_ref().is_some_and(Broker::is_fenced);
         if let Some(Err(ended)) = self.lend(Broker::round).transpose()? {
-            let reason = self.disk.is_stopped() || self.disk.faults_left() < struck;
+            let reason = fenced || self.disk.is_stopped() || self.disk.faults_left() < struck;
             claim(reason, || format!("a broker ends for no reason: {}", ended.0))?;
             if !self.disk.is_stopped() {
+                self.trace.mark(if fenced { "lost its root" } else { "a sync failed" }.to_owned());
                 self.broker_ends(&ended.0, Crash::Kill);
             }
         }
@@ -327,6 +340,7 @@ impl<'a> Story<'a> {
         if let Some(broker) = self.broker.take() {
             self.oracle.published = Some(broker.view());
         }
+        self.oracle.lives += 1;
         self.disk.crash(crash, self.random.next());
         self.clients.lose_all();
         self.computer.broker_gone();
@@ -341,7 +355,6 @@ impl<'a> Story<'a> {
     }
 
     fn used(&self) -> usize {
-        use ostler_ledger::storage::{Folder, Name};
         let of = |folder: Folder| {
             let names = self.disk.names(folder);
             let lengths = names.iter().filter_map(|file| self.disk.contents(Name { folder, file }));
@@ -408,7 +421,7 @@ impl<'a> Story<'a> {
         self.calm = true;
         self.disk.set_capacity(None);
         self.full = false;
-        if self.armed.is_some() || self.stop_armed {
+        if self.armed.is_some() || self.stop_armed || self.broker.as_ref().is_some_and(Broker::is_fenced) {
             self.broker_ends("healing begins", Crash::Kill);
         }
         let mut restless = None;
@@ -447,6 +460,8 @@ impl<'a> Story<'a> {
         let broker = self.broker.take().ok_or_else(|| Broken("liveness: no broker".to_owned()))?;
         let view = broker.view();
         promises::healed(&self.oracle, &view.read(), &self.clients.intents, &self.computer)?;
+        let segments = self.disk.names(Folder::Ledger).len();
+        self.trace.mark(if segments > 1 { "several segments" } else { "one segment" }.to_owned());
         history::told(&self.disk, &self.clients.intents, &self.computer)?;
         drop(broker);
         // The view equals the fold: open it once more and compare.

@@ -1,6 +1,7 @@
 //! What happened, line by line. The same seed gives the same text, which a test compares; a failure shows its end.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -9,21 +10,34 @@ const SHOWN_LINES: usize = 80;
 
 /// A trace. Clones share it, so that it outlives a panic in what it traces.
 #[derive(Clone, Default)]
-pub(super) struct Trace(Rc<RefCell<Vec<String>>>);
+pub(super) struct Trace {
+    lines: Rc<RefCell<Vec<String>>>,
+    /// Situations that were reached, each once.
+    marks: Rc<RefCell<BTreeSet<String>>>,
+}
 
 impl Trace {
     pub(super) fn line(&self, line: String) {
-        self.0.borrow_mut().push(line);
+        self.lines.borrow_mut().push(line);
+    }
+
+    /// Notes that a situation was reached.
+    pub(super) fn mark(&self, what: String) {
+        self.marks.borrow_mut().insert(what);
+    }
+
+    pub(super) fn marks(&self) -> BTreeSet<String> {
+        self.marks.borrow().clone()
     }
 
     /// The whole text.
     pub(super) fn text(&self) -> String {
-        self.0.borrow().join("\n")
+        self.lines.borrow().join("\n")
     }
 
     /// The last lines.
     pub(super) fn end(&self) -> String {
-        let lines = self.0.borrow();
+        let lines = self.lines.borrow();
         lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
     }
 }
