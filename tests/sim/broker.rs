@@ -22,6 +22,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::watch;
 
+/// So many of the longest records do not fit one append.
+pub(super) const CROWD: usize = 26;
+
 /// Faults of ours, planted on purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bugs {
@@ -238,7 +241,7 @@ impl Broker {
         }
         scene.trace.line(format!("  turn of {count}"));
         let luck = scene.random.next();
-        let faults = scene.disk.faults_left();
+        let (faults, calls) = (scene.disk.faults_left(), scene.disk.calls());
         let run = self.desk.round(scene.computer.now(), posts);
         let told = std::mem::take(&mut self.outward.left.borrow_mut().told);
         let struck = faults > scene.disk.faults_left();
@@ -252,6 +255,9 @@ impl Broker {
         if let Some(failure) = self.degraded.borrow().as_ref() {
             claim(struck || scene.full, || format!("a write fails for no reason: {failure}"))?;
             scene.trace.line(format!("    not written: {failure}"));
+        }
+        if count >= CROWD && scene.disk.calls() - calls >= 4 {
+            scene.trace.mark("a turn of several appends".to_owned());
         }
         self.turned(told, luck, scene)?;
         self.release(scene)?;

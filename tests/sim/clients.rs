@@ -3,7 +3,7 @@
 
 use super::computer::{Quality, Spec};
 use super::random::Random;
-use ostler::machine::{Digest, Key, Kind, Name, OperationId, Outcome, Scope, SessionId, State};
+use ostler::machine::{Digest, Key, Kind, Name, OperationId, Outcome, Scope, SessionId, State, limits};
 use std::collections::BTreeMap;
 
 /// One wish, under one key. Asked again, it is the same request.
@@ -98,12 +98,22 @@ impl Clients {
     /// A new wish, made with a look at the sessions; its number.
     pub(super) fn wish(&mut self, state: &State, random: &mut Random) -> usize {
         let sessions: Vec<SessionId> = state.sessions.iter().map(|(id, _)| id.clone()).collect();
-        let scope = match random.pick(&sessions) {
+        let wish = self.wanted(state, &sessions, random);
+        self.add(wish, &sessions, random)
+    }
+
+    /// A wish for a session whose record is as long as one can be.
+    pub(super) fn long_wish(&mut self, random: &mut Random) -> usize {
+        let labels = (0..limits::LABELS).map(|label| (format!("label-{label}"), "x".repeat(limits::LABEL_VALUE_BYTES)));
+        self.add(Wish::Spawn { name: None, labels: labels.collect() }, &[], random)
+    }
+
+    fn add(&mut self, wish: Wish, sessions: &[SessionId], random: &mut Random) -> usize {
+        let scope = match random.pick(sessions) {
             Some(session) if random.chance(self.habits.sessions_ask) => Scope::Session(session),
             Some(_) | None => Scope::Owner,
         };
         let key = self.key(&scope, random);
-        let wish = self.wanted(state, &sessions, random);
         let number = self.intents.len();
         let mut digest = [0xd1; 32];
         digest[..8].copy_from_slice(&u64::try_from(number).unwrap_or(0).to_le_bytes());

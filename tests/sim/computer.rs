@@ -4,7 +4,7 @@
 
 use super::trace::{Checked, claim};
 use ostler::host::wire::{ExitRecord, FileIdentity, HostRecord, StartFailure};
-use ostler::machine::{SessionId, Time};
+use ostler::machine::{Process, SessionId, Time};
 use ostler::os::identity::{Liveness, ProcessIdentity};
 use std::collections::BTreeMap;
 
@@ -110,6 +110,8 @@ pub(super) struct Computer {
     wall_us: u64,
     boot_us: u64,
     boots: u32,
+    /// The PID namespace that everything runs in.
+    ns: u64,
     pub(super) folders: BTreeMap<SessionId, Folder>,
     /// Living hosts by pid.
     pub(super) hosts: BTreeMap<u32, Host>,
@@ -130,6 +132,7 @@ impl Computer {
             wall_us: 1_700_000_000_000_000,
             boot_us,
             boots: 1,
+            ns: 1,
             folders: BTreeMap::new(),
             hosts: BTreeMap::new(),
             commands: BTreeMap::new(),
@@ -148,6 +151,11 @@ impl Computer {
         format!("boot-{}", self.boots)
     }
 
+    /// The broker's own identity.
+    pub(super) fn broker(&self) -> Process {
+        Process { boot: self.boot(), ns: self.ns, pid: 1, start: self.true_us / 10_000 }
+    }
+
     pub(super) fn pass(&mut self, us: u64) {
         self.true_us += us;
         self.wall_us += us;
@@ -164,6 +172,17 @@ impl Computer {
         self.pass(down_us);
         self.boots += 1;
         self.boot_us = up_us;
+        self.end_all();
+    }
+
+    /// The container is started anew: everything in it ends, the machine and its clock go on.
+    pub(super) fn restart_container(&mut self, down_us: u64) {
+        self.pass(down_us);
+        self.ns += 1;
+        self.end_all();
+    }
+
+    fn end_all(&mut self) {
         self.hosts.clear();
         self.commands.clear();
         self.reports.clear();
@@ -239,11 +258,12 @@ impl Computer {
 
     pub(super) fn process(&mut self) -> ProcessIdentity {
         self.last_pid += 1;
-        ProcessIdentity { boot: self.boot(), ns: 1, pid: self.last_pid, start: self.true_us / 10_000 }
+        let (boot, ns, start) = (self.boot(), self.ns, self.true_us / 10_000);
+        ProcessIdentity { boot, ns, pid: self.last_pid, start }
     }
 
     pub(super) fn liveness(&self, identity: &ProcessIdentity) -> Liveness {
-        if identity.boot != self.boot() {
+        if identity.boot != self.boot() || identity.ns != self.ns {
             return Liveness::Foreign;
         }
         match self.hosts.get(&identity.pid) {

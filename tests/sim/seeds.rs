@@ -14,7 +14,8 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 43] = [
+const SITUATIONS: [&str; 44] = [
+    "a turn of several appends",
     "a sync failed",
     "answered in the last instant",
     "lost its root",

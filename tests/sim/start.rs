@@ -8,7 +8,7 @@ use super::promises;
 use super::trace::{Checked, claim};
 use ostler::broker::turn::Turn;
 use ostler::broker::view::View;
-use ostler::machine::{Digest, Generation, Input, Process, SessionId};
+use ostler::machine::{Digest, Generation, Input, SessionId};
 use ostler_ledger::storage::SimulatedStorage;
 use ostler_ledger::{Ledger, Options, Recovery};
 use std::fmt::Display;
@@ -50,7 +50,7 @@ fn begin(scene: &mut Scene<'_>, mut turn: Sut, view: &View, recovery: &Recovery)
     let number = turn.last_generation() + 1;
     let generation = Generation {
         number,
-        process: Process { boot: scene.computer.boot(), ns: 1, pid: 1, start: scene.computer.true_us },
+        process: scene.computer.broker(),
         incarnation: Digest([7; 32]),
         version: "0.1.0".to_owned(),
         lock_inode: 1,

@@ -1,7 +1,7 @@
 //! One seed, from an empty disk to rest: the story picks who takes the next step and what goes wrong, then lets
 //! everything heal. Each step is small, so that a crash can fall between any two.
 
-use super::broker::{Broker, Bugs, Scene};
+use super::broker::{Broker, Bugs, CROWD, Scene};
 use super::clients::{Clients, Habits};
 use super::computer::{Computer, Record, Stage};
 use super::history;
@@ -38,6 +38,8 @@ enum Act {
     Leap,
     SetClock,
     Fence,
+    Crowd,
+    Container,
 }
 
 /// How hard this seed's life is.
@@ -52,6 +54,8 @@ struct Plan {
     host_kills: usize,
     tampering: usize,
     leaps: usize,
+    /// Once, so many spawns come at once that their turn needs several appends.
+    crowd: bool,
 }
 
 /// A life.
@@ -103,6 +107,7 @@ impl<'a> Story<'a> {
             host_kills,
             tampering,
             leaps,
+            crowd: random.chance(20),
         };
         let habits = Habits {
             reused_keys: random.pick(&[0, 60, 200]).unwrap_or(60),
@@ -148,6 +153,7 @@ impl<'a> Story<'a> {
                 (broker.front.preparing() * 8, Act::Files),
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
                 (wild(1), Act::Beat),
+                (wild(usize::from(plan.crowd) * 2), Act::Crowd),
                 (wild(2), Act::Echo),
                 (wild(usize::from(plan.kills > 0)), Act::Fence),
                 (wild(plan.kills), Act::KillBroker),
@@ -163,6 +169,7 @@ impl<'a> Story<'a> {
         acts.extend([
             (if self.full { 6 } else { 0 }, Act::Free),
             (wild(plan.reboots), Act::Reboot),
+            (wild(plan.reboots.min(1)), Act::Container),
             (wild(if hosts > 0 { plan.host_kills } else { 0 }), Act::KillHost),
             (wild(plan.tampering), Act::Tamper),
             (wild(plan.leaps), Act::Leap),
@@ -178,6 +185,11 @@ impl<'a> Story<'a> {
             Act::Turn => self.turn()?,
             Act::KillBroker => self.broker_ends("it was killed", Crash::Kill),
             Act::Reboot => self.reboot(),
+            Act::Container => {
+                self.broker_ends("its container is started anew", Crash::Kill);
+                let down_us = self.random.between(1_000_000, 60_000_000);
+                self.computer.restart_container(down_us);
+            }
             Act::StopBroker => {
                 let calls = self.random.between(0, if self.broker.is_some() { 5 } else { 40 });
                 let stop = if self.random.chance(500) { Stop::Before(calls) } else { Stop::After(calls) };
@@ -221,7 +233,9 @@ impl<'a> Story<'a> {
             | Act::Tick
             | Act::Beat
             | Act::Echo
-            | Act::Fence => {
+            | Act::Fence
+            | Act::Crowd => {
+                self.plan.crowd &= act != Act::Crowd;
                 self.with_broker(act)?;
             }
         }
@@ -268,6 +282,12 @@ impl<'a> Story<'a> {
                 Act::Beat => broker.beat(scene.computer.now().wall_us),
                 Act::Echo => broker.echo(scene.random),
                 Act::Fence => broker.fence(),
+                Act::Crowd => {
+                    for _ in 0..CROWD {
+                        let number = scene.clients.long_wish(scene.random);
+                        broker.call(number, scene);
+                    }
+                }
                 Act::Turn
                 | Act::Host
                 | Act::Start
@@ -275,6 +295,7 @@ impl<'a> Story<'a> {
                 | Act::KillBroker
                 | Act::StopBroker
                 | Act::Reboot
+                | Act::Container
                 | Act::Break
                 | Act::Fill
                 | Act::Free
