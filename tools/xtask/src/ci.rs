@@ -48,11 +48,11 @@ const STAGES: &[Stage] = &[
         },
     },
     Stage { name: "release", budget_seconds: 360, work: Work::Release },
-    // Documentation tests are compiled one by one and would otherwise have the last word.
-    cargo_stage("documentation tests", 90, &["test", "--locked", "--workspace", "--features", "testing", "--doc"]),
+    // Documentation tests would otherwise have the last word. They come with the first build for tests.
+    cargo_stage("documentation tests", 240, &["test", "--locked", "--workspace", "--features", "testing", "--doc"]),
     cargo_stage(
         "tests",
-        900,
+        750,
         &["test", "--locked", "--workspace", "--features", "testing", "--lib", "--bins", "--tests", "--examples"],
     ),
 ];

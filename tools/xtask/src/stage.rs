@@ -36,6 +36,10 @@ pub(crate) fn run(command: &mut Command, budget: Duration) -> Result<(Verdict, D
         let ended = child.try_wait().map_err(|error| format!("cannot wait for {program}: {error}"))?;
         let elapsed = began.elapsed();
         if let Some(status) = ended {
+            if status.code().is_none() {
+                // A program that a signal ended has said nothing itself.
+                eprintln!("{program}: {status}");
+            }
             return Ok((judge(status, elapsed, budget), elapsed));
         }
         if elapsed > hard {
