@@ -1,0 +1,192 @@
+//! How a ledger is opened: the writer lock, recovery by the literal table, and what it tells the caller.
+//!
+//! Promises: nothing is changed before the whole ledger was read and judged; a crash in an opening is repaired by the
+//! next one; only after the repair is there a [`Ledger`] to append to.
+
+use std::io;
+use std::time::Duration;
+
+use super::{Active, Ledger};
+use crate::entry::Entry;
+use crate::limits::SEGMENT_BYTES;
+use crate::record::Record;
+use crate::recovery::repair::{RepairError, repair, set_aside};
+use crate::recovery::table::Class;
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey};
+use crate::segment::in_ledger;
+use crate::storage::{Access, LockError, Storage};
+
+/// How to open a ledger.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The id of the ledger if it is new: random text of the caller's. An existing ledger keeps its own.
+    pub new_ledger_id: String,
+    /// The id of the boot that the machine is in: every segment belongs to one boot.
+    pub boot: String,
+    /// How long to wait for the writer lock.
+    pub lock_wait: Duration,
+    /// A segment that has reached this many bytes is followed by a new one.
+    pub segment_bytes: u64,
+    /// Planted bug: recovery takes the sound records of half a turn for a turn.
+    #[cfg(feature = "testing")]
+    pub accept_half_turn: bool,
+}
+
+impl Options {
+    /// The usual options: segments of about 8 MiB, five seconds for the writer lock.
+    pub fn new(new_ledger_id: impl Into<String>, boot: impl Into<String>) -> Options {
+        Options {
+            new_ledger_id: new_ledger_id.into(),
+            boot: boot.into(),
+            lock_wait: Duration::from_secs(5),
+            segment_bytes: SEGMENT_BYTES,
+            #[cfg(feature = "testing")]
+            accept_half_turn: false,
+        }
+    }
+
+    pub(super) fn judgement(&self) -> Judgement<'_> {
+        #[cfg(feature = "testing")]
+        let accept_half_turn = self.accept_half_turn;
+        #[cfg(not(feature = "testing"))]
+        let accept_half_turn = false;
+        Judgement { boot: Some(&self.boot), accept_half_turn }
+    }
+}
+
+/// What opening found and did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recovery {
+    /// Records in the ledger, after the cut.
+    pub records: u64,
+    /// What was cut, if anything. It was never acknowledged.
+    pub tail: Option<TailReport>,
+    /// What is wrong with synced records, and suspicious tails of earlier starts. Nothing of it was rewritten.
+    pub problems: Vec<Problem>,
+    /// Sessions that own or could own damaged or missing records: fence them; the rest works.
+    pub damaged_sessions: Vec<String>,
+    /// Whether records are gone as a whole: keys that may have been among them are uncertain.
+    pub loss: bool,
+    /// Why the ledger is degraded; empty if it is not.
+    pub degraded: Vec<String>,
+    /// Records about all this that the caller appends before anything else: with its first turn, or, if they are too
+    /// many for one, in the turns of [`turns_of`](crate::turns_of).
+    pub owed: Vec<Entry>,
+    /// Bytes that no `dur` proved to be on the disk, written again and synced.
+    pub rewritten_bytes: u64,
+}
+
+/// The ledger cannot be opened. Nothing was changed unless it says so.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The writer lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A later version wrote here. Nothing was changed.
+    #[error("{segment}: format version {version} was written by a later program; nothing was changed")]
+    TooNew {
+        /// The segment's file name.
+        segment: String,
+        /// The version found.
+        version: u64,
+    },
+    /// The segments cannot be read.
+    #[error("the ledger cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// A never acknowledged tail could not be cut or written again; the next start does it.
+    #[error("the ledger's tail cannot be repaired: {0}")]
+    Repair(#[source] io::Error),
+    /// The repair could not be made durable.
+    #[error("the ledger cannot be synced: {0}")]
+    Sync(#[source] io::Error),
+}
+
+impl<S: Storage> Ledger<S> {
+    /// Takes the writer lock, recovers by the literal table, and is ready to append.
+    ///
+    /// The caller appends [`Recovery::owed`] first. A clock and a generation are not known here, so they are not
+    /// written by the opening; a crash before that turn only makes the next opening owe them again.
+    pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
+        Ledger::open_folding(storage, options, &mut |_record| {})
+    }
+
+    /// As [`Ledger::open`], and hands every record that the ledger holds after recovery to `fold`, in order and in the
+    /// same single pass. After an error what was folded means nothing.
+    pub fn open_folding(
+        storage: S,
+        options: Options,
+        fold: &mut impl FnMut(Record),
+    ) -> Result<(Ledger<S>, Recovery), OpenError> {
+        let lock = storage.lock(options.lock_wait)?;
+        let found = survey(&storage, options.judgement(), fold).map_err(OpenError::Read)?;
+        if let Some((place, version)) = found.walk.newer {
+            let segment = found.segments[place.segment].file.clone();
+            return Err(OpenError::TooNew { segment, version });
+        }
+        let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
+        let rewritten_bytes = repair(&storage, &found).map_err(|error| match error {
+            RepairError::Write(error) => OpenError::Repair(error),
+            RepairError::Sync(error) => OpenError::Sync(error),
+        })?;
+        let active = reopen(&storage, &found).map_err(OpenError::Read)?;
+        let id =
+            found.walk.segments.last().map_or_else(|| options.new_ledger_id.clone(), |(_, body)| body.ledger.clone());
+        let recovery = report(&found, aside.owed, aside.failure, rewritten_bytes);
+        let durable = found.walk.heads.last.seq;
+        let ledger = Ledger {
+            storage,
+            _lock: lock,
+            options,
+            id,
+            heads: found.walk.heads,
+            active,
+            durable,
+            unsynced_bytes: 0,
+            folder_unsynced: false,
+            poisoned: false,
+            buffer: Vec::new(),
+            sync_count: 0,
+        };
+        Ok((ledger, recovery))
+    }
+}
+
+fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S::File>>> {
+    let settled = found.walk.settled;
+    if settled.offset == 0 {
+        return Ok(None);
+    }
+    let file = storage.open(in_ledger(&found.segments[settled.segment].file), Access::Write)?;
+    let known = found.walk.segments.last();
+    let (number, boot) = match known {
+        Some((index, body)) if *index == settled.segment => (body.number, body.boot.clone()),
+        // Its first record is damaged: no boot is known, so the next batch begins a new segment.
+        Some((_, body)) => (body.number + 1, String::new()),
+        None => (1, String::new()),
+    };
+    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false }))
+}
+
+fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritten_bytes: u64) -> Recovery {
+    owed.extend(found.gaps_owed.iter().cloned());
+    let mut damaged_sessions: Vec<String> =
+        found.problems.iter().flat_map(|problem| problem.sessions.clone()).collect();
+    damaged_sessions.sort();
+    damaged_sessions.dedup();
+    let texts = found.problems.iter().map(|problem| {
+        format!("ledger: {} in {} at {}: {}", problem.class.name(), problem.segment, problem.offset, problem.detail)
+    });
+    let tail = found.tail.iter().filter(|tail| tail.class.degrades());
+    let tail =
+        tail.map(|tail| format!("ledger: suspicious tail in {} at {}: {}", tail.segment, tail.offset, tail.detail));
+    Recovery {
+        records: found.walk.records,
+        tail: found.tail.clone(),
+        loss: found.problems.iter().any(|problem| problem.class == Class::Loss),
+        degraded: texts.chain(tail).chain(failure).collect(),
+        problems: found.problems.clone(),
+        damaged_sessions,
+        owed,
+        rewritten_bytes,
+    }
+}
