@@ -49,6 +49,11 @@ pub fn key(text: &str) -> Result<Key, WireError> {
     Key::parse(text).map_err(|rule| malformed("key", rule))
 }
 
+/// The key under which a broker of this generation stops a session as it is shut down with its sessions.
+pub fn shutdown_key(generation: u64, session: &str) -> String {
+    format!("shutdown-{generation}-{session}")
+}
+
 /// A session by exact id, exact name or unique prefix of the id (at least [`PREFIX_MIN`] characters), tried in this order.
 ///
 /// # Errors

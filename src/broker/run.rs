@@ -450,7 +450,7 @@ async fn stop_all(front: &Arc<Front>) {
         state.sessions.values().filter(|session| session.status.is_live()).map(|session| session.id.clone()).collect()
     };
     let stops = live.into_iter().map(|id| {
-        let key = format!("shutdown-{}-{id}", front.broker.generation);
+        let key = super::asked::shutdown_key(front.broker.generation, id.as_str());
         let request = Request {
             scope: Scope::Owner,
             actor: Actor { uid: crate::os::folder::user(), pid: std::process::id(), sid: None },

@@ -3,7 +3,7 @@
 
 mod follow;
 mod history;
-mod record;
+pub(super) mod record;
 
 use std::path::PathBuf;
 

@@ -1,11 +1,15 @@
 //! `ostler run`: a session in the foreground. Starts it, passes its output through as it comes, waits, and ends as its command did.
 //!
 //! Promises: no byte of output is lost (while this follows, a full spool makes the command wait), the exit code is that of the command even
-//! where it ended before anybody followed; INT, TERM and HUP stop the session; a `run` that is killed leaves it running.
+//! where it ended before anybody followed; INT, TERM and HUP stop the session; a `run` that is killed leaves it running. Once the session
+//! runs no broker is needed any more, so none is started to follow it: a `shutdown` stays one. What somebody else did to the session or to
+//! the broker is told on standard error.
 
 mod ending;
 mod input;
 mod stopping;
+mod story;
+mod watching;
 
 use std::io;
 use std::path::Path;
@@ -70,18 +74,21 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     let (result, mut broker) = spawn::start(&args.options, Attachment { stdin, follow: true }, context)?;
     let session = result.session;
     broker.begin(format!("follow {}", session.id), &session.id, Deadline::after(Duration::MAX));
-    let folder = files::episode_folder(broker.client.hello().broker.root.as_path(), &session.id, session.episode);
+    let root = broker.client.hello().broker.root.as_path().to_owned();
+    let folder = files::episode_folder(&root, &session.id, session.episode);
     let (wishes, stopper) = stopping::begin(&session.id, &folder, interruptions, context).map_err(system)?;
+    let watching = watching::begin(&session.id, broker, context.output).map_err(system)?;
     if args.interactive {
         input::forward(&folder);
     }
-    let passed = pass(&folder, &wishes).map_err(|stop| match stop {
-        Stop::Output(failure) => failure,
-        Stop::Read(error) => {
-            broker.failure(WireError::new(ErrorCode::StorageFailed, error.to_string()).reason("output"))
-        }
+    let failure = |error| Failure::new(format!("follow {}", session.id), error).about(&session.id);
+    let passed = pass(&folder, &wishes).or_else(|stop| match stop {
+        Stop::Output(failure) => Err(failure),
+        // A session that was deleted takes its output with it.
+        Stop::Read(_) if !folder.exists() => Ok(()),
+        Stop::Read(error) => Err(failure(WireError::new(ErrorCode::StorageFailed, error.to_string()).reason("output"))),
     });
-    let code = ending::code(&session, &folder, &mut broker);
+    let code = ending::code(&session, &root, &watching, context.output).map_err(failure);
     drop(wishes);
     let in_time = stopper.end();
     passed?;
@@ -89,7 +96,7 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
         let allowed = context.globals.timeout.map_or_else(|| "it may".to_owned(), duration::show);
         let error = WireError::new(ErrorCode::Timeout, format!("the command ran longer than {allowed}"))
             .with("changed", "the session was stopped");
-        return Err(broker.failure(error));
+        return Err(failure(error));
     }
     code
 }

@@ -101,11 +101,24 @@ impl Client {
     pub fn call_as<P: Serialize, R: DeserializeOwned>(&mut self, method: Method, params: &P) -> Result<R, WireError> {
         let params = serde_json::to_value(params)
             .map_err(|error| WireError::new(ErrorCode::InvalidInput, error.to_string()).reason("parameters"))?;
-        let result = self.call(method, params)?;
-        serde_json::from_value(result).map_err(|error| {
-            let message = format!("the broker's answer to `{method}` is not of this protocol: {error}");
-            WireError::new(ErrorCode::ProtocolMismatch, message)
-        })
+        typed(method, self.call(method, params)?)
+    }
+
+    /// Asks the broker that is there, and only that one, and only once: a broker that leaves or dies meanwhile is not replaced and its
+    /// successor not waited for. For whoever wants to know that it went. Only for methods that change nothing.
+    ///
+    /// # Errors
+    /// What the broker answers (`draining` if it leaves first); `broker_unreachable` or `timeout` if it does not.
+    pub fn ask_here<P: Serialize, R: DeserializeOwned>(&mut self, method: Method, params: &P) -> Result<R, WireError> {
+        let params = serde_json::to_value(params)
+            .map_err(|error| WireError::new(ErrorCode::InvalidInput, error.to_string()).reason("parameters"))?;
+        let no_start = std::mem::replace(&mut self.options.no_start, true);
+        let answer = self.attempt(method, &params, &mut false);
+        self.options.no_start = no_start;
+        if answer.is_err() {
+            self.channel = None;
+        }
+        typed(method, answer??)
     }
 
     /// Calls. A mutating call without a key gets one. Whatever breaks on the way, the call is repeated under its key
@@ -198,6 +211,13 @@ impl Client {
         let key = params.entry("key").or_insert_with(|| self.new_key().into());
         key.as_str().map(str::to_owned)
     }
+}
+
+fn typed<R: DeserializeOwned>(method: Method, result: Value) -> Result<R, WireError> {
+    serde_json::from_value(result).map_err(|error| {
+        let message = format!("the broker's answer to `{method}` is not of this protocol: {error}");
+        WireError::new(ErrorCode::ProtocolMismatch, message)
+    })
 }
 
 /// The answer to request `id`, if this is it. An answer without an id is to the one request in flight.

@@ -3,6 +3,7 @@
 
 mod groups;
 mod run;
+mod run_alone;
 mod run_output;
 mod run_signals;
 mod server;
