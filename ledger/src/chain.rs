@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
 use crate::record::Header;
 
 /// The ends of the global chain and of every session's chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Heads {
     pub(crate) last: Position,
     pub(crate) sessions: BTreeMap<String, SessionHead>,
 }
 
 /// The end of one session's chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SessionHead {
     /// The session's own sequence number and digest of its last record.
     pub(crate) link: Position,

@@ -7,13 +7,16 @@ mod opening;
 
 use std::io;
 
+use serde_json::Value;
+
 pub use opening::{OpenError, Options, Recovery};
 
-use crate::chain::{Draft, Drafted, Heads};
+use crate::chain::{Draft, Drafted};
 use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Stamp};
 use crate::limits::{BATCH_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::reader::Records;
+use crate::recovery::past::{Past, SegmentFile, Stated};
 use crate::recovery::repair::create_empty;
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
 use crate::storage::{Folder, Storage, write_all};
@@ -25,7 +28,8 @@ pub struct Ledger<S: Storage> {
     _lock: S::Lock,
     options: Options,
     id: String,
-    heads: Heads,
+    /// What the records say so far, the unsynced ones included.
+    past: Past,
     active: Option<Active<S::File>>,
     /// Highest sequence number known synced.
     durable: u64,
@@ -103,13 +107,13 @@ impl<S: Storage> Ledger<S> {
 
     /// The last appended record; [`Position::START`] in an empty ledger.
     pub fn head(&self) -> Position {
-        self.heads.last
+        self.past.heads.last
     }
 
     /// The sequence number that the first entry of the next [`Ledger::append`] gets. A `segment` record may come
     /// before it, so it can be two after the head; a [`Ledger::sync`] in between may change it.
     pub fn next_seq(&self) -> u64 {
-        self.heads.last.seq + 1 + u64::from(self.must_rotate())
+        self.past.heads.last.seq + 1 + u64::from(self.must_rotate())
     }
 
     /// Highest sequence number known to be on the disk.
@@ -146,11 +150,28 @@ impl<S: Storage> Ledger<S> {
         });
         let bytes = buffer.len();
         self.buffer = buffer;
-        let mut written = written?;
-        self.heads.last = written.last;
-        self.heads.sessions.extend(written.sessions);
+        let written = written?;
         self.unsynced_bytes += bytes;
-        Ok(written.positions.split_off(usize::from(rotate)))
+        Ok(self.became(written, rotate, batch))
+    }
+
+    /// The batch is written: it is part of the past now. Returns the positions of the caller's own records.
+    fn became(&mut self, mut written: Drafted, rotate: bool, batch: &[Entry]) -> Vec<Position> {
+        let past = &mut self.past;
+        if rotate {
+            past.segments.push(SegmentFile { first_seq: past.heads.last.seq + 1, content: 0 });
+        }
+        if let (Some(segment), Some(active)) = (past.segments.last_mut(), &self.active) {
+            segment.content = active.end;
+        }
+        past.heads.last = written.last;
+        past.heads.sessions.extend(written.sessions);
+        past.records += u64::try_from(written.positions.len()).expect("a batch is small");
+        let positions = written.positions.split_off(usize::from(rotate));
+        for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {
+            past.stated.note(&entry.t, *position, entry.members.get("body").unwrap_or(&Value::Null));
+        }
+        positions
     }
 
     /// Makes everything appended durable. After an error every later call fails: bytes that a failed sync dropped are
@@ -182,7 +203,7 @@ impl<S: Storage> Ledger<S> {
             self.folder_unsynced = false;
         }
         self.unsynced_bytes = 0;
-        self.durable = self.heads.last.seq;
+        self.durable = self.past.heads.last.seq;
         Ok(())
     }
 
@@ -199,7 +220,7 @@ impl<S: Storage> Ledger<S> {
     }
 
     fn form(&self, buffer: &mut Vec<u8>, batch: &[Entry], stamp: &Stamp, rotate: bool) -> Result<Drafted, AppendError> {
-        let mut draft = Draft::on(&self.heads);
+        let mut draft = Draft::on(&self.past.heads);
         if rotate {
             let opening = self.next_segment().entry();
             let pushed = draft.push(buffer, &opening, stamp, self.durable, false);
@@ -227,7 +248,7 @@ impl<S: Storage> Ledger<S> {
 
     fn next_segment(&self) -> SegmentBody {
         let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
-        let last = self.heads.last;
+        let last = self.past.heads.last;
         let previous: Option<Digest> = (last.seq > 0).then_some(last.digest);
         SegmentBody { boot: self.options.boot.clone(), ledger: self.id.clone(), number, previous }
     }
@@ -261,7 +282,7 @@ impl<S: Storage> Ledger<S> {
     /// before the next attempt, and a crash finds a tail in it.
     fn write_segment(&mut self, bytes: &[u8]) -> io::Result<()> {
         let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
-        let file_name = file_name(self.heads.last.seq + 1);
+        let file_name = file_name(self.past.heads.last.seq + 1);
         let name = in_ledger(&file_name);
         let file = create_empty(&self.storage, name)?;
         if let Err(error) = write_all(&self.storage, &file, 0, bytes) {

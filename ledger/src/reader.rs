@@ -58,7 +58,7 @@ impl<'a, S: Storage> Records<'a, S> {
             }
             return Ok(!self.queue.is_empty());
         };
-        let segment = read_segment(self.storage, segments, self.index)?;
+        let segment = read_segment(self.storage, segments, self.index, 0)?;
         let queue = &mut self.queue;
         self.walk.segment(self.index, &segment, &mut |record| queue.push_back(record));
         self.index += 1;

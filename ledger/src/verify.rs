@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::digest::{Digest, Position};
 use crate::reader::ReadError;
 use crate::record::{Judged, judge};
+use crate::recovery::past::SegmentFile;
 use crate::recovery::table::Class;
 use crate::recovery::walk::Lines;
 use crate::recovery::{Judgement, Problem, TailReport, segment_names, survey};
@@ -102,7 +103,7 @@ fn reading<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyRep
         problems.push(Problem { class, segment, seq, missing: 0, offset, sessions: Vec::new(), detail });
     }
     if let Some(kept) = options.since {
-        problems.extend(rollback(kept, head, since, found.segments.last().map(|segment| segment.file.clone())));
+        problems.extend(rollback(kept, head, since, found.segments.last().map(SegmentFile::file)));
     }
     Ok(VerifyReport { records: found.walk.records, head, problems, tail })
 }

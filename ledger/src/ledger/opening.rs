@@ -120,7 +120,7 @@ impl<S: Storage> Ledger<S> {
         let lock = storage.lock(options.lock_wait)?;
         let found = survey(&storage, options.judgement(), fold).map_err(OpenError::Read)?;
         if let Some((place, version)) = found.walk.newer {
-            let segment = found.segments[place.segment].file.clone();
+            let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
         }
         let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
@@ -138,7 +138,7 @@ impl<S: Storage> Ledger<S> {
             _lock: lock,
             options,
             id,
-            heads: found.walk.heads,
+            past: found.into_past(),
             active,
             durable,
             unsynced_bytes: 0,
@@ -156,7 +156,7 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
     if settled.offset == 0 {
         return Ok(None);
     }
-    let file = storage.open(in_ledger(&found.segments[settled.segment].file), Access::Write)?;
+    let file = storage.open(in_ledger(&found.segments[settled.segment].file()), Access::Write)?;
     let known = found.walk.segments.last();
     let (number, boot) = match known {
         Some((index, body)) if *index == settled.segment => (body.number, body.boot.clone()),
@@ -188,5 +188,134 @@ fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritt
         damaged_sessions,
         owed,
         rewritten_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Stamp;
+    use crate::recovery::past::{Footing, Past};
+    use crate::recovery::survey_from;
+    use crate::segment::SegmentBody;
+    use crate::storage::{Folder, Name, SimulatedDisk};
+    use serde_json::{Map, Value, json};
+
+    const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
+
+    fn entry(t: &str, sid: Option<&str>, body: Value) -> Entry {
+        let members = Map::from_iter([("body".to_owned(), body)]);
+        Entry { t: t.to_owned(), sid: sid.map(str::to_owned), ep: None, members }
+    }
+
+    fn options() -> Options {
+        Options { segment_bytes: 3_000, ..Options::new("test", "boot") }
+    }
+
+    /// Turns of one to three records in several segments; the past of the writer after each.
+    fn written(disk: &SimulatedDisk) -> Vec<Past> {
+        let (mut ledger, recovery) = Ledger::open(disk.storage(), options()).unwrap();
+        let mut pasts = Vec::new();
+        for number in 0..24_u64 {
+            let sid = ["a", "b", "c", "d"][usize::try_from(number % 4).unwrap()];
+            let mut batch = recovery.owed.clone();
+            batch.push(entry("note", Some(sid), json!({"text": number})));
+            if number % 3 == 0 {
+                batch.push(entry("note", None, json!({"text": "of none"})));
+            }
+            if number == 5 {
+                batch.push(entry("gap", None, json!({"first": 3, "sessions": ["a", "gone"]})));
+                let body = json!({"class": "suspicious_tail", "segment": "s", "offset": 7, "quarantine": "kept"});
+                batch.push(entry("recovered", None, body));
+            }
+            ledger.append(&batch, &STAMP).unwrap();
+            ledger.sync().unwrap();
+            pasts.push(ledger.past.clone());
+        }
+        pasts
+    }
+
+    fn files(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+        let content = |file: &String| disk.contents(in_ledger(file)).unwrap();
+        disk.names(Folder::Ledger).into_iter().map(|file| (file.clone(), content(&file))).collect()
+    }
+
+    fn disk_of(files: &[(String, Vec<u8>)]) -> SimulatedDisk {
+        let disk = SimulatedDisk::new();
+        files.iter().for_each(|(file, bytes)| disk.tamper(Name { folder: Folder::Ledger, file }, bytes));
+        disk
+    }
+
+    /// The files as they were when the past ended.
+    fn cut(files: &[(String, Vec<u8>)], past: &Past) -> Vec<(String, Vec<u8>)> {
+        let mut cut = files[..past.segments.len()].to_vec();
+        let last = past.segments.last().unwrap();
+        cut.last_mut().unwrap().1.truncate(usize::try_from(last.content).unwrap());
+        cut
+    }
+
+    fn opened(disk: &SimulatedDisk, past: &Past) -> SegmentBody {
+        let mut bodies = Vec::new();
+        survey(&disk.storage(), Judgement::default(), &mut |record| bodies.extend(SegmentBody::of(&record))).unwrap();
+        bodies[past.segments.len() - 1].clone()
+    }
+
+    #[test]
+    fn the_writer_keeps_the_past_that_an_opening_finds() {
+        let disk = SimulatedDisk::new();
+        let pasts = written(&disk);
+        let files = files(&disk);
+        assert!(files.len() > 3);
+        for past in &pasts {
+            let (ledger, _recovery) = Ledger::open(disk_of(&cut(&files, past)).storage(), options()).unwrap();
+            assert_eq!(&ledger.past, past, "after record {}", past.heads.last.seq);
+        }
+    }
+
+    /// Whatever is wrong behind a place, and with what stands before it: from the past of the place it is found as
+    /// from the first record.
+    #[test]
+    fn a_walk_from_the_past_of_a_place_finds_what_a_walk_from_the_first_record_finds() {
+        let sound = SimulatedDisk::new();
+        let pasts = written(&sound);
+        let sound = files(&sound);
+        let mut compared = 0;
+        for damaged in 0..sound.len() {
+            for at in (90..sound[damaged].1.len()).step_by(211) {
+                let mut files = sound.clone();
+                files[damaged].1[at] ^= 1;
+                let disk = disk_of(&files);
+                let mut all = Vec::new();
+                let whole = survey(&disk.storage(), Judgement::default(), &mut |record| all.push(record)).unwrap();
+                for place in &pasts {
+                    let before = disk_of(&cut(&files, place));
+                    let past = survey(&before.storage(), Judgement::default(), &mut |_| {}).unwrap().into_past();
+                    // A place whose turn is damaged, or not known to be synced, is none at which a past is taken.
+                    if past.heads.last != place.heads.last || past.heads.last.seq > whole.walk.heads.last.seq {
+                        continue;
+                    }
+                    let stored: Past = serde_json::from_str(&serde_json::to_string(&past).unwrap()).unwrap();
+                    assert_eq!(stored, past);
+                    let footing = Footing { past: stored, opened: opened(&disk_of(&sound), &past) };
+                    let mut behind = Vec::new();
+                    let found = survey_from(&disk.storage(), Judgement::default(), Some(footing), &mut |record| {
+                        behind.push(record);
+                    });
+                    let found = found.unwrap();
+                    let context = format!("byte {at} of segment {damaged}, from record {}", past.heads.last.seq);
+                    assert_eq!(found.problems, whole.problems, "{context}");
+                    assert_eq!((&found.tail, &found.gaps_owed), (&whole.tail, &whole.gaps_owed), "{context}");
+                    let first = all.iter().position(|record| record.header.seq > past.heads.last.seq);
+                    assert_eq!(behind, all[first.unwrap_or(all.len())..], "{context}");
+                    assert_eq!(found.into_past(), survey_again(&disk), "{context}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 300, "{compared}");
+    }
+
+    fn survey_again(disk: &SimulatedDisk) -> Past {
+        survey(&disk.storage(), Judgement::default(), &mut |_| {}).unwrap().into_past()
     }
 }

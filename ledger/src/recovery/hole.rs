@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
 use crate::record::Header;
@@ -17,14 +19,17 @@ pub(crate) struct Place {
 }
 
 /// Between two admitted records, something is wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Hole {
     /// The last sound sequence number before it.
     pub(crate) after_seq: u64,
     /// How many sequence numbers are missing.
     pub(crate) missing: u64,
-    /// Where it begins.
-    pub(crate) at: Place,
+    /// Where it begins: the first sequence number that the segment's name promises. Not its index: that changes when
+    /// segments before it go.
+    pub(crate) segment: u64,
+    pub(crate) offset: u64,
     /// Bytes that do not verify.
     pub(crate) bad_bytes: u64,
     pub(crate) shape: Shape,
@@ -38,11 +43,12 @@ pub(crate) struct Hole {
 }
 
 impl Hole {
-    pub(crate) fn new(after_seq: u64, at: Place, shape: Shape, detail: String) -> Hole {
+    pub(crate) fn new(after_seq: u64, (segment, offset): (u64, u64), shape: Shape, detail: String) -> Hole {
         Hole {
             after_seq,
             missing: 0,
-            at,
+            segment,
+            offset,
             bad_bytes: 0,
             shape,
             detail,

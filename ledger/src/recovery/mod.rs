@@ -1,23 +1,23 @@
 //! What the files say: a survey of all segments, classified by the literal table. Nothing here changes a file.
 
 pub(crate) mod hole;
+pub(crate) mod past;
 pub(crate) mod repair;
 pub(crate) mod table;
 pub(crate) mod walk;
 
-use std::collections::BTreeSet;
 use std::io;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::digest::Position;
 use crate::entry::Entry;
 use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::record::Record;
-use crate::segment::{first_seq, in_ledger, own_entry};
+use crate::segment::{file_name, first_seq, in_ledger, own_entry};
 use crate::storage::{Access, Folder, Storage, read_from};
 use hole::{Hole, Place};
+use past::{Footing, Past, SegmentFile, Stated};
 use table::{Boot, Class, Extent, Shape, Zone, classify};
 use walk::{Segment, Walk, content_len};
 
@@ -62,14 +62,6 @@ pub struct TailReport {
     pub detail: String,
 }
 
-/// A segment as it was read.
-#[derive(Clone, Debug)]
-pub(crate) struct SegmentFile {
-    pub(crate) file: String,
-    /// Length without trailing fill.
-    pub(crate) content: u64,
-}
-
 /// All segments, read once.
 #[derive(Debug)]
 pub(crate) struct Survey {
@@ -80,8 +72,21 @@ pub(crate) struct Survey {
     pub(crate) problems: Vec<Problem>,
     /// For each of `problems` that no `gap` record states yet: the record to write.
     pub(crate) gaps_owed: Vec<Entry>,
-    /// Names of quarantined tails that a `recovered` record states.
-    pub(crate) stated_tails: BTreeSet<String>,
+    /// What earlier starts recorded.
+    pub(crate) stated: Stated,
+}
+
+impl Survey {
+    /// What the writer goes on from, once the files were repaired.
+    pub(crate) fn into_past(self) -> Past {
+        let Survey { walk, mut segments, stated, .. } = self;
+        let settled = walk.settled;
+        segments.truncate(if settled.offset == 0 { settled.segment } else { settled.segment + 1 });
+        if let Some(last) = segments.get_mut(settled.segment) {
+            last.content = settled.offset;
+        }
+        Past { heads: walk.heads, holes: walk.holes, records: walk.records, segments, stated }
+    }
 }
 
 /// How a survey judges.
@@ -99,17 +104,36 @@ pub(crate) fn survey<S: Storage>(
     judgement: Judgement<'_>,
     sink: &mut impl FnMut(Record),
 ) -> io::Result<Survey> {
-    let mut walk = Walk::new();
-    let mut segments = Vec::new();
-    let mut stated = Stated::default();
+    survey_from(storage, judgement, None, sink)
+}
+
+/// As [`survey`], reading only what lies behind the footing.
+pub(crate) fn survey_from<S: Storage>(
+    storage: &S,
+    judgement: Judgement<'_>,
+    footing: Option<Footing>,
+    sink: &mut impl FnMut(Record),
+) -> io::Result<Survey> {
     let names = segment_names(storage)?;
-    for (index, (file, _first_seq)) in names.iter().enumerate() {
-        let segment = read_segment(storage, &names, index)?;
+    let (mut walk, mut segments, mut stated) = match footing {
+        None => (Walk::new(), Vec::new(), Stated::default()),
+        Some(Footing { past, opened }) => {
+            let Past { heads, holes, records, segments, stated } = past;
+            let last = segments.len().saturating_sub(1);
+            let end = Place { segment: last, offset: segments.last().map_or(0, |segment| segment.content) };
+            (Walk::on(heads, holes, records, end, (last, opened)), segments, stated)
+        }
+    };
+    let begin = walk.settled;
+    segments.truncate(begin.segment);
+    for index in begin.segment..names.len() {
+        let from = if index == begin.segment { begin.offset } else { 0 };
+        let segment = read_segment(storage, &names, index, from)?;
         walk.segment(index, &segment, &mut |record| {
-            stated.note(&record);
+            stated.note_record(&record);
             sink(record);
         });
-        segments.push(SegmentFile { file: file.clone(), content: wide(content_len(&segment.bytes)) });
+        segments.push(SegmentFile { first_seq: segment.first_seq, content: from + wide(content_len(&segment.bytes)) });
     }
     if judgement.accept_half_turn {
         walk.settle_half_turn(&mut |record| sink(record));
@@ -123,10 +147,15 @@ pub(crate) fn segment_names<S: Storage>(storage: &S) -> io::Result<Vec<(String, 
     Ok(files.into_iter().filter_map(|file| first_seq(&file).map(|seq| (file, seq))).collect())
 }
 
-/// Reads a segment, and the beginning of the next.
-pub(crate) fn read_segment<S: Storage>(storage: &S, names: &[(String, u64)], index: usize) -> io::Result<Segment> {
+/// Reads a segment from an offset on, and the beginning of the next.
+pub(crate) fn read_segment<S: Storage>(
+    storage: &S,
+    names: &[(String, u64)],
+    index: usize,
+    from: u64,
+) -> io::Result<Segment> {
     let (file, first_seq) = &names[index];
-    let bytes = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, 0)?;
+    let bytes = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, from)?;
     let mut next = Vec::new();
     if let Some((file, _first_seq)) = names.get(index + 1) {
         // Zeroed by the allocator: filling it by hand dominates builds without optimisation.
@@ -134,11 +163,11 @@ pub(crate) fn read_segment<S: Storage>(storage: &S, names: &[(String, u64)], ind
         let read = storage.read_at(&storage.open(in_ledger(file), Access::Read)?, 0, &mut next)?;
         next.truncate(read);
     }
-    Ok(Segment { first_seq: *first_seq, bytes, next })
+    Ok(Segment { first_seq: *first_seq, from, bytes, next })
 }
 
 fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgement: Judgement<'_>) -> Survey {
-    let file_of = |place: Place| segments.get(place.segment).map(|segment| segment.file.clone()).unwrap_or_default();
+    let file_of = |place: Place| segments.get(place.segment).map(SegmentFile::file).unwrap_or_default();
     let boot = match (walk.segments.last(), judgement.boot) {
         (Some((_index, body)), Some(boot)) if body.boot == boot => Boot::Same,
         (Some(_), None) => Boot::Same,
@@ -150,15 +179,18 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
     walk.retreat();
 
     let (mut problems, mut gaps_owed) = (Vec::new(), Vec::new());
-    for hole in &mut walk.holes {
+    for hole in &walk.holes {
+        // The walk's own stays open: a record still to come may show whose it is.
+        let mut hole = hole.clone();
         hole.close(&walk.heads);
         let class = classify(Zone::Synced, hole.shape, boot, Extent::WithinBatch);
         let known = |sid: &&String| walk.heads.sessions.contains_key(*sid);
         let sessions = hole.sessions.iter().chain(&hole.suspects).filter(known).cloned().collect();
         let seq = Some(hole.first_seq());
-        let (segment, detail) = (file_of(hole.at), hole.detail.clone());
-        let problem = Problem { class, segment, seq, missing: hole.missing, offset: hole.at.offset, sessions, detail };
-        if !stated.gaps.contains(&hole.first_seq()) {
+        let Hole { missing, offset, ref detail, .. } = hole;
+        let (segment, detail) = (file_name(hole.segment), detail.clone());
+        let problem = Problem { class, segment, seq, missing, offset, sessions, detail };
+        if !stated.gaps.contains_key(&hole.first_seq()) {
             gaps_owed.extend(gap_entries(&problem));
         }
         problems.push(problem);
@@ -170,7 +202,7 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
         problems.push(Problem { class, segment, seq: None, missing: 0, offset: place.offset, sessions, detail });
     }
     stated.add_to(&mut problems);
-    Survey { walk, segments, tail, problems, gaps_owed, stated_tails: stated.tails }
+    Survey { walk, segments, tail, problems, gaps_owed, stated }
 }
 
 fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot) -> Option<TailReport> {
@@ -191,7 +223,7 @@ fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot)
     let offset = if index == settled.segment { settled.offset } else { 0 };
     let detail = worst.map_or_else(|| "records without the end of their turn".to_owned(), |hole| hole.detail.clone());
     let class = classify(Zone::Tail, shape, boot, extent);
-    Some(TailReport { class, segment: segment.file.clone(), offset, bytes, detail })
+    Some(TailReport { class, segment: segment.file(), offset, bytes, detail })
 }
 
 fn gap_entries(problem: &Problem) -> Vec<Entry> {
@@ -225,58 +257,6 @@ pub(crate) fn recovered_entry(tail: &TailReport, digest: String, quarantine: Opt
         members.insert("quarantine".to_owned(), Value::from(file));
     }
     own_entry(RECOVERED_TYPE, body)
-}
-
-/// What earlier starts recorded about the ledger itself.
-#[derive(Debug, Default)]
-struct Stated {
-    /// First sequence numbers of the holes, each with the sessions named.
-    gaps: BTreeSet<u64>,
-    gap_sessions: Vec<(u64, String)>,
-    tails: BTreeSet<String>,
-    suspicious: Vec<(Position, Value)>,
-}
-
-impl Stated {
-    fn note(&mut self, record: &Record) {
-        let t = record.header.t.as_str();
-        if t != GAP_TYPE && t != RECOVERED_TYPE {
-            return;
-        }
-        let Some(Ok(body)) = record.body().map(serde_json::from_str::<Value>) else { return };
-        if t == RECOVERED_TYPE {
-            self.tails.extend(body["quarantine"].as_str().map(str::to_owned));
-            if body["class"] == Class::SuspiciousTail.name() {
-                self.suspicious.push((record.position(), body));
-            }
-        } else if let Some(first) = body["first"].as_u64() {
-            self.gaps.insert(first);
-            let sessions = body["sessions"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            self.gap_sessions.extend(sessions.map(|sid| (first, sid.to_owned())));
-        }
-    }
-
-    /// A hole keeps concerning the sessions that its `gap` record names, whatever was written since; and a suspicious
-    /// tail that was set aside stays a problem until an operator accepts it.
-    fn add_to(&self, problems: &mut Vec<Problem>) {
-        for problem in problems.iter_mut() {
-            let named = self.gap_sessions.iter().filter(|(first, _sid)| Some(*first) == problem.seq);
-            let named: BTreeSet<String> = named.map(|(_first, sid)| sid.clone()).collect();
-            let all = named.into_iter().chain(problem.sessions.drain(..)).collect::<BTreeSet<String>>();
-            problem.sessions = all.into_iter().collect();
-        }
-        for (position, body) in &self.suspicious {
-            problems.push(Problem {
-                class: Class::SuspiciousTail,
-                segment: body["segment"].as_str().unwrap_or_default().to_owned(),
-                seq: Some(position.seq),
-                missing: 0,
-                offset: body["offset"].as_u64().unwrap_or_default(),
-                sessions: Vec::new(),
-                detail: "a tail that no crash explains was set aside".to_owned(),
-            });
-        }
-    }
 }
 
 fn wide(len: usize) -> u64 {

@@ -61,10 +61,10 @@ fn pieces<S: Storage>(storage: &S, survey: &Survey, tail: &TailReport) -> io::Re
     for (index, segment) in survey.segments.iter().enumerate().skip(settled.segment) {
         let offset = if index == settled.segment { settled.offset } else { 0 };
         if segment.content > offset {
-            let file = storage.open(in_ledger(&segment.file), Access::Read)?;
+            let file = storage.open(in_ledger(&segment.file()), Access::Read)?;
             let mut bytes = read_from(storage, &file, offset)?;
             bytes.truncate(narrow(segment.content - offset)?);
-            let piece = TailReport { segment: segment.file.clone(), offset, bytes: wide(bytes.len()), ..tail.clone() };
+            let piece = TailReport { segment: segment.file(), offset, bytes: wide(bytes.len()), ..tail.clone() };
             pieces.push((piece, bytes));
         }
     }
@@ -120,7 +120,7 @@ fn tails<S: Storage>(storage: &S) -> io::Result<Vec<String>> {
 /// crashed before its first turn.
 fn unstated<S: Storage>(storage: &S, survey: &Survey) -> io::Result<Vec<Entry>> {
     let mut owed = Vec::new();
-    for file in tails(storage)?.into_iter().filter(|file| !survey.stated_tails.contains(file)) {
+    for file in tails(storage)?.into_iter().filter(|file| !survey.stated.tails.contains(file)) {
         let Some(mut tail) = parse_name(&file) else { continue };
         let kept = storage.open(Name { folder: Folder::Quarantine, file: &file }, Access::Read)?;
         let bytes = read_from(storage, &kept, 0)?;
@@ -143,20 +143,20 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
     let kept = if settled.offset == 0 { settled.segment } else { settled.segment + 1 };
     // From the last to the first: a crash between leaves no hole.
     for segment in survey.segments.iter().skip(kept).rev() {
-        storage.unlink(in_ledger(&segment.file)).map_err(RepairError::Write)?;
+        storage.unlink(in_ledger(&segment.file())).map_err(RepairError::Write)?;
     }
     let mut rewritten = 0;
     for (index, segment) in survey.segments.iter().enumerate().take(kept).skip(durable.segment) {
         let to = if index == settled.segment { settled.offset } else { segment.content };
         rewritten += if index == durable.segment && durable.offset > 0 {
-            rewrite(storage, &segment.file, durable.offset, to)?
+            rewrite(storage, &segment.file(), durable.offset, to)?
         } else {
-            match replace(storage, &segment.file, to) {
+            match replace(storage, &segment.file(), to) {
                 // No room for a second copy: write it in place. The attempt has changed the folder, so its sync has
                 // something to do as well.
                 Err(RepairError::Write(_)) => {
                     let _left_over = storage.unlink(in_ledger(REPLACEMENT));
-                    rewrite(storage, &segment.file, 0, to)?
+                    rewrite(storage, &segment.file(), 0, to)?
                 }
                 replaced => replaced?,
             }

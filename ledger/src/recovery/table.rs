@@ -1,6 +1,6 @@
 //! What evidence means: one literal table, and a test that proves that exactly one row answers every combination.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Where the evidence lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,8 @@ pub(crate) enum Zone {
 }
 
 /// What it looks like. The order is by what a crash can explain least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Shape {
     /// Sound records after the last whole turn.
     HalfTurn,

@@ -19,6 +19,8 @@ const SEARCHES_MAX: u32 = 64;
 /// The walk so far.
 #[derive(Debug)]
 pub(crate) struct Walk {
+    /// The segment being walked: what its name promises, and the offset from which on it was read.
+    here: (u64, u64),
     pub(crate) heads: Heads,
     pub(crate) holes: Vec<Hole>,
     /// The end of the last whole turn that was handed on, in the files and in the chain.
@@ -53,6 +55,8 @@ pub(crate) struct Pending {
 pub(crate) struct Segment {
     /// What its name promises.
     pub(crate) first_seq: u64,
+    /// The offset of `bytes` in the file: the end of a line, or 0.
+    pub(crate) from: u64,
     pub(crate) bytes: Vec<u8>,
     /// The beginning of the segment after it, with its first line; empty if there is none.
     pub(crate) next: Vec<u8>,
@@ -84,6 +88,7 @@ impl Walk {
     pub(crate) fn new() -> Walk {
         let start = Place { segment: 0, offset: 0 };
         Walk {
+            here: (0, 0),
             heads: Heads::new(),
             holes: Vec::new(),
             settled: start,
@@ -100,19 +105,34 @@ impl Walk {
         }
     }
 
+    /// A walk that goes on behind a whole turn, all of which is synced.
+    pub(crate) fn on(heads: Heads, holes: Vec<Hole>, records: u64, end: Place, opened: (usize, SegmentBody)) -> Walk {
+        let last = heads.last;
+        Walk {
+            heads,
+            holes,
+            settled: end,
+            settled_last: last,
+            records,
+            durable: last.seq,
+            durable_place: end,
+            segments: vec![opened],
+            ..Walk::new()
+        }
+    }
+
     /// Walks the next segment. Whole turns go to `sink` as they are complete.
     pub(crate) fn segment(&mut self, index: usize, segment: &Segment, sink: &mut impl FnMut(Record)) {
         let (first_seq, bytes) = (segment.first_seq, segment.bytes.as_slice());
+        self.here = (first_seq, segment.from);
         let content = content_len(bytes);
-        if content > 0 && first_seq != self.heads.last.seq + 1 && self.open.is_none() {
-            let at = Place { segment: index, offset: 0 };
-            self.note(at, Shape::MissingSegment, &format!("the segment does not begin at record {}", self.next_seq()));
+        let mut first = segment.from == 0;
+        if first && content > 0 && first_seq != self.heads.last.seq + 1 && self.open.is_none() {
+            self.note(0, Shape::MissingSegment, &format!("the segment does not begin at record {}", self.next_seq()));
         }
-        let mut first = true;
         for line in Lines::new(&bytes[..content], 0) {
             if first && self.is_foreign(&line) {
-                let at = Place { segment: index, offset: 0 };
-                self.note(at, Shape::BrokenChain, "a segment of another ledger stands here");
+                self.note(0, Shape::BrokenChain, "a segment of another ledger stands here");
                 return;
             }
             let rest = Rest { here: &bytes[line.end..content], next: &segment.next };
@@ -134,58 +154,58 @@ impl Walk {
     }
 
     fn line(&mut self, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
-        let place = |offset: usize| Place { segment, offset: wide(offset) };
         let whole = line.end - line.start > line.bytes.len();
         match judge(line.bytes) {
             Judged::Newer(version) => {
-                self.newer.get_or_insert((place(line.start), version));
+                let place = Place { segment, offset: self.offset(line.start) };
+                self.newer.get_or_insert((place, version));
                 let detail = format!("format version {version}; this program knows {VERSION}");
-                self.note(place(line.start), Shape::Newer, &detail);
+                self.note(line.start, Shape::Newer, &detail);
             }
             Judged::Record(record) if whole => self.record(*record, segment, first, line, rest),
             Judged::Record(_) => {
-                self.note(place(line.start), Shape::Fragment, "a line without its end");
+                self.note(line.start, Shape::Fragment, "a line without its end");
                 self.bad(line);
             }
             Judged::Bad(fault) => {
                 let shape = if whole { Shape::BadLine } else { Shape::Fragment };
-                self.note(place(line.start), shape, &fault.to_string());
+                self.note(line.start, shape, &fault.to_string());
                 self.bad(line);
             }
         }
     }
 
     fn record(&mut self, record: Record, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
-        let place = |offset: usize| Place { segment, offset: wide(offset) };
         if !self.belongs(&record, rest) {
             let seq = record.header.seq;
             let detail = format!("record {seq} does not follow from record {}", self.heads.last.seq);
             // It may be ours, so what it says to be synced is not cut as a tail; about itself it proves nothing.
             self.raise_durable(record.header.dur.min(self.heads.last.seq));
-            let hole = self.note(place(line.start), Shape::BrokenChain, &detail);
+            let hole = self.note(line.start, Shape::BrokenChain, &detail);
             hole.sessions.extend(record.header.sid);
             return;
         }
         let missing = record.header.seq - self.next_seq();
         if missing > 0 && self.open.is_none() {
             let detail = format!("records {} to {} are missing", self.next_seq(), record.header.seq - 1);
-            self.note(place(line.start), Shape::BrokenChain, &detail);
+            self.note(line.start, Shape::BrokenChain, &detail);
         } else if missing == 0 && !self.links(&record) {
             let detail = format!("record {} does not follow from the one before", record.header.seq);
             let before = self.heads.sessions.iter().find(|(_sid, head)| head.seq == self.heads.last.seq);
             let before = before.map(|(sid, _head)| sid.clone());
-            let hole = self.note(place(line.start), Shape::BrokenChain, &detail);
+            let hole = self.note(line.start, Shape::BrokenChain, &detail);
             hole.sessions.extend(before.into_iter().chain(record.header.sid.clone()));
         }
         let body = SegmentBody::of(&record);
         if first != body.is_some() || first != (record.header.t == SEGMENT_TYPE) {
             let detail = if first { "the segment does not begin with its record" } else { "a segment record inside" };
-            self.note(place(line.start), Shape::BrokenChain, detail);
+            self.note(line.start, Shape::BrokenChain, detail);
         }
         if let Some(body) = body {
             self.segments.push((segment, body));
         }
-        self.admit(record, missing, place(line.start), place(line.end));
+        let end = Place { segment, offset: self.offset(line.end) };
+        self.admit(record, missing, line.start, end);
     }
 
     /// Whether a sound record has its place here, be it behind a hole.
@@ -232,7 +252,7 @@ impl Walk {
         lines.any(|line| matches!(judge(line.bytes), Judged::Record(record) if self.links(&record)))
     }
 
-    fn admit(&mut self, record: Record, missing: u64, start: Place, end: Place) {
+    fn admit(&mut self, record: Record, missing: u64, start: usize, end: Place) {
         if let Some(mut hole) = self.open.take() {
             hole.missing = missing;
             self.holes.push(hole);
@@ -253,7 +273,7 @@ impl Walk {
     }
 
     /// The session's own chain: its jumps are explained by holes, or are breaks themselves.
-    fn check_session(&mut self, record: &Record, start: Place) {
+    fn check_session(&mut self, record: &Record, start: usize) {
         let header = &record.header;
         let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return };
         let head = self.heads.session(sid);
@@ -265,7 +285,8 @@ impl Walk {
         };
         if !sound {
             let detail = format!("record {} breaks the chain of session {sid}", header.seq);
-            let mut hole = Hole::new(header.seq - 1, start, Shape::BrokenChain, detail);
+            let at = (self.here.0, self.offset(start));
+            let mut hole = Hole::new(header.seq - 1, at, Shape::BrokenChain, detail);
             hole.sessions.insert(sid.clone());
             self.holes.push(hole);
         }
@@ -312,11 +333,17 @@ impl Walk {
     }
 
     /// Opens a hole here, or adds to the one that is open.
-    fn note(&mut self, at: Place, shape: Shape, detail: &str) -> &mut Hole {
+    fn note(&mut self, at: usize, shape: Shape, detail: &str) -> &mut Hole {
+        let at = (self.here.0, self.offset(at));
         let after_seq = self.heads.last.seq;
         let hole = self.open.get_or_insert_with(|| Hole::new(after_seq, at, shape, detail.to_owned()));
         hole.worsen(shape, detail);
         hole
+    }
+
+    /// The offset in the segment's file of a byte that was read.
+    fn offset(&self, read: usize) -> u64 {
+        self.here.1 + wide(read)
     }
 
     fn bad(&mut self, line: &Line<'_>) {
