@@ -1,7 +1,6 @@
 //! The broker's own looks at session files that are no part of a host's life: waiting for a host to let go, sweeping
 //! folders that no record names, reading the secret of the request digests.
 
-use crate::host::client::evidence::LockState;
 use crate::host::client::{PrepareError, gather};
 use crate::host::files::{self, Document, FileError};
 use crate::host::wire::HostRecord;
@@ -18,11 +17,10 @@ const SECRET_BYTES: usize = 32;
 /// Most sessions that a notice of lost records names.
 const LOST_NAMED_MAX: usize = 5;
 
-/// Whether a host holds the lock of an episode of this session before this one. Blocking.
+/// Whether a host is at work in an episode of this session before this one. Blocking.
 pub fn held(root: &Path, session: &str, before: u32) -> bool {
-    episodes(root, session, before)
-        .into_iter()
-        .any(|episode| gather(root, session, episode).is_ok_and(|evidence| evidence.lock == LockState::Held))
+    let has_host = |episode| gather(root, session, episode).is_ok_and(|evidence| evidence.has_host());
+    episodes(root, session, before).into_iter().any(has_host)
 }
 
 /// The newest two episodes before this one that have a folder; older ones were waited for before the next began.
@@ -108,7 +106,7 @@ fn had_host(root: &Path, session: &str) -> bool {
         let is_there = |name| std::fs::symlink_metadata(folder.join(name)).is_ok();
         is_there(files::HOST_JSON)
             || is_there(files::EXIT_JSON)
-            || gather(root, session, episode).is_ok_and(|evidence| evidence.lock == LockState::Held)
+            || gather(root, session, episode).is_ok_and(|evidence| evidence.has_host())
     })
 }
 

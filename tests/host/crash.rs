@@ -76,6 +76,32 @@ fn a_removed_life_lock_does_not_hide_a_living_host() {
     assert_eq!(judge_without_lock(&bed.evidence()), Verdict::HostDied(Box::new(record)));
 }
 
+/// A folder, a link (even to a file that is locked) or a pipe in its place is no lock, and tells as much as nothing there.
+#[test]
+fn what_stands_in_the_life_lock_s_place_does_not_hide_a_living_host() {
+    let bed = Bed::fixture(&["say", "up", "--", "sleep"]);
+    let record = bed.start();
+    bed.line("up");
+    let lock = bed.episode().join("life.lock");
+    fs::rename(&lock, bed.episode().join("aside")).unwrap();
+    let put: [(&str, &dyn Fn()); 3] = [
+        ("folder", &|| fs::create_dir(&lock).unwrap()),
+        ("link", &|| std::os::unix::fs::symlink("aside", &lock).unwrap()),
+        ("pipe", &|| nix::unistd::mkfifo(&lock, nix::sys::stat::Mode::S_IRWXU).unwrap()),
+    ];
+    for (what, act) in put {
+        act();
+        assert_eq!(bed.verdict(), Verdict::MissingLock, "{what}");
+        assert_eq!(judge_without_lock(&bed.evidence()), Verdict::Alive(Box::new(record.clone())), "{what}");
+        assert!(bed.evidence().has_host(), "{what}");
+        if what == "folder" { fs::remove_dir(&lock).unwrap() } else { fs::remove_file(&lock).unwrap() }
+    }
+    fs::create_dir(&lock).unwrap();
+    process(&record.host).kill_9();
+    assert_eq!(judge_without_lock(&bed.evidence()), Verdict::HostDied(Box::new(record)));
+    assert!(!bed.evidence().has_host());
+}
+
 #[test]
 fn a_copied_root_is_foreign_alive_or_dead() {
     let bed = Bed::fixture(&["say", "up", "--", "sleep"]);

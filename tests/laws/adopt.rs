@@ -1,6 +1,7 @@
 //! Law 11: a live episode survives the broker; its exit status and its output are not lost.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -84,6 +85,37 @@ fn law_11_sessions_that_end_while_no_broker_runs_keep_their_exits() {
         assert_eq!((found["status"].as_str(), &found["exit"]), (Some(*status), exit));
         assert!(text(&found["ended_at"]) < text(&broker["started_at"]), "when it ended, not when that was found out");
         assert_eq!(root.ostler(["logs", id]).exits(0).text(), "here\n");
+    }
+}
+
+/// Somebody put a folder or a link in the place of `life.lock`: its host is told by identity and hello, and is adopted, stopped and deleted.
+#[test]
+fn law_11_what_stands_in_place_of_a_life_lock_hides_nobody() {
+    let root = Root::new();
+    let put: [fn(&Path); 2] = [
+        |lock| fs::create_dir_all(lock.join("inner")).unwrap(),
+        |lock| std::os::unix::fs::symlink("/nowhere", lock).unwrap(),
+    ];
+    let sessions = put.map(|put| {
+        let session = root.spawn_fixture(&[], "say here -- sleep");
+        let lock = root.path().join("sessions").join(text(&session["id"])).join("1/life.lock");
+        fs::remove_file(&lock).unwrap();
+        put(&lock);
+        session
+    });
+    root.kill_broker();
+    root.ensure();
+    for session in sessions {
+        let id = text(&session["id"]);
+        let (command, host) = processes(&session);
+        wait_until(SOON, "it to be adopted", || root.session(&session["id"])["reason"].is_null());
+        assert!(command.alive() && host.alive());
+        let stopped = root.json(["stop", id, "--timeout", "30s"]);
+        assert_eq!(stopped["session"]["exit"], json!({"signal": "SIGTERM"}));
+        assert!(!command.alive());
+        root.ostler(["delete", id, "--timeout", "30s"]).exits(0);
+        assert!(!host.alive(), "nothing is removed under a host");
+        assert!(!root.path().join("sessions").join(id).exists());
     }
 }
 

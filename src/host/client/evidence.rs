@@ -1,7 +1,8 @@
 //! What can be seen of an episode without speaking to its host: its kernel lock, its records, and whether the host that
-//! they name still runs. It looks only: a missing `life.lock` is never made, and the lock is tested shared.
+//! they name still runs. It looks only: a missing `life.lock` is never made, and the lock is tested shared. What stands in its place and
+//! is no file tells as little as nothing there: it counts as absent.
 
-use std::fs::{OpenOptions, TryLockError};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -38,7 +39,7 @@ pub enum LockState {
     Free,
     /// There, and held.
     Held,
-    /// Not there.
+    /// Not there, or something is that is no file and so was never locked.
     Absent,
 }
 
@@ -56,6 +57,20 @@ pub enum HostFile {
         /// Whether the host that it names runs; `Foreign`: another boot or PID namespace.
         liveness: Liveness,
     },
+}
+
+impl Evidence {
+    /// Whether a host is still at work in the episode's folder. Where the lock cannot say it, its identity does.
+    #[must_use]
+    pub fn has_host(&self) -> bool {
+        match (self.lock, &self.host) {
+            (LockState::Held, _) => true,
+            (LockState::Absent, HostFile::Present { record, liveness: Liveness::Alive }) => {
+                self.folder_identity == Some(record.folder)
+            }
+            (LockState::Absent | LockState::Free, _) => false,
+        }
+    }
 }
 
 /// Gathers the evidence. Waits only for a host in the last instant of its life, and then at most a second.
@@ -92,12 +107,14 @@ fn test_lock(path: &Path) -> Result<(LockState, Option<FileIdentity>), FileError
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((LockState::Absent, None)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(path) => {
+            return Ok((LockState::Absent, None));
+        }
         Err(error) => return Err(FileError::at("open", path)(error)),
     };
     let metadata = file.metadata().map_err(FileError::at("look at", path))?;
     if !metadata.is_file() {
-        return Err(FileError::at("test", path)(io::Error::other("not a regular file")));
+        return Ok((LockState::Absent, None));
     }
     let identity = Some(files::identity_of(&metadata));
     // Closing lets go of it; an explicit unlock never happens here.
@@ -106,6 +123,11 @@ fn test_lock(path: &Path) -> Result<(LockState, Option<FileIdentity>), FileError
         Err(TryLockError::WouldBlock) => Ok((LockState::Held, identity)),
         Err(TryLockError::Error(error)) => Err(FileError::at("test", path)(error)),
     }
+}
+
+/// Whether something stands there that no host has ever locked: a link, a folder, a socket.
+fn is_no_file(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
 
 fn read_host(path: &Path) -> HostFile {

@@ -26,7 +26,7 @@ pub enum Verdict {
     Foreign,
     /// A host is coming up: wait, bounded; then [`super::end_starting_host`] and judge again.
     StillStarting,
-    /// Somebody removed `life.lock`: go on with [`judge_without_lock`].
+    /// Somebody removed `life.lock`, or put something in its place that is no file: go on with [`judge_without_lock`].
     MissingLock,
     /// The records are damaged and nothing can be proven: fence.
     Damaged(String),
