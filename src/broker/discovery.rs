@@ -2,20 +2,40 @@
 
 use std::io;
 
+use super::quarantine::{self, QuarantineError};
 use crate::os::deadline::Deadline;
+use crate::os::folder::{Folder, Kind, Standing};
 use crate::os::paths::StateRoot;
+use crate::os::{clock, entropy};
 use crate::rpc::channel::{HelloError, Speaker, meet};
 use crate::rpc::record::RECORD_NAME;
 pub use crate::rpc::record::{Found, Record, SCHEMA, read};
 use crate::rpc::wire::{Broker, ClientInfo, Role, RootId};
 
-/// Publishes the record: 0600, whole or not at all, durable when this returns. Only for the owner of the lock.
+/// Publishes the record: 0600, whole or not at all, durable when this returns. What stands in its place and is no file is set aside first,
+/// as what stands in the lock's place is. Only for the owner of the lock.
 ///
 /// # Errors
 /// What the system answers; then what was published before still is.
 pub fn publish(root: &StateRoot, record: &Record) -> io::Result<()> {
-    root.folder().clear_temporary(RECORD_NAME)?;
-    root.folder().replace(RECORD_NAME, &record.to_bytes())
+    let folder = root.folder();
+    if let Some(seen) = folder.look(RECORD_NAME)?.filter(|there| there.kind != Kind::File) {
+        set_aside(folder, &seen)?;
+    }
+    folder.clear_temporary(RECORD_NAME)?;
+    folder.replace(RECORD_NAME, &record.to_bytes())
+}
+
+/// Only the owner of the lock publishes, so nobody races for the name; the retention is run as well, because this may happen once a second.
+fn set_aside(folder: &Folder, seen: &Standing) -> io::Result<()> {
+    let set_aside = quarantine::take_away(folder, RECORD_NAME, seen, &mut entropy::hex::<8>);
+    let set_aside = set_aside.map_err(|error| match error {
+        QuarantineError::Io(error) => error,
+        QuarantineError::NoFreeName | QuarantineError::Exchanged => io::Error::other(error.to_string()),
+    })?;
+    tracing::warn!(kind = ?seen.kind, set_aside_as = set_aside.name, "something stood in place of {RECORD_NAME}");
+    let now_s = i64::try_from(clock::wall_us() / 1_000_000).unwrap_or(i64::MAX);
+    quarantine::sweep(folder, now_s).map(drop)
 }
 
 /// Removes the record if it is the one of this incarnation; says whether it was. To be called while the lock is held:
@@ -100,6 +120,23 @@ mod tests {
         assert!(remove_if_mine(&root, "a").unwrap());
         assert_eq!(read(root.folder()).unwrap(), Found::Absent);
         assert!(!format!("{:?}", example("a")).contains("secret"));
+    }
+
+    #[test]
+    fn what_stands_in_the_record_s_place_is_set_aside() {
+        let home = tempfile::tempdir().unwrap();
+        let root = StateRoot::open_or_create(&home.path().join("root")).unwrap();
+        let there = root.path().join(RECORD_NAME);
+        for _ in 0..quarantine::KEPT_MAX + 3 {
+            std::fs::create_dir_all(there.join("inner")).unwrap();
+            publish(&root, &example("a")).unwrap();
+            assert_eq!(read(root.folder()).unwrap().record(), Some(example("a")));
+            std::fs::remove_file(&there).unwrap();
+        }
+        std::os::unix::fs::symlink("/nowhere", &there).unwrap();
+        publish(&root, &example("a")).unwrap();
+        let kept = root.folder().names().unwrap().into_iter().filter(|name| quarantine::is_quarantined(name));
+        assert_eq!(kept.count(), quarantine::KEPT_MAX);
     }
 
     /// Report opencode#27843: a reader met a half-written record.

@@ -40,9 +40,17 @@ fn a_lost_socket_record_or_runtime_folder_comes_back() {
     let broker = root.broker().unwrap();
     let record = root.path().join("broker.json");
     let run = root.folder().join("run");
-    let lose: [(&str, &dyn Fn()); 5] = [
+    let lose: [(&str, &dyn Fn()); 7] = [
         ("socket", &|| fs::remove_file(socket(&root)).unwrap()),
         ("record", &|| fs::remove_file(&record).unwrap()),
+        ("record, a folder in its place", &|| {
+            fs::remove_file(&record).unwrap();
+            fs::create_dir_all(record.join("inner")).unwrap();
+        }),
+        ("record, a link in its place", &|| {
+            fs::remove_file(&record).unwrap();
+            std::os::unix::fs::symlink("/nowhere", &record).unwrap();
+        }),
         ("both", &|| {
             fs::remove_file(socket(&root)).unwrap();
             fs::remove_file(&record).unwrap();
@@ -63,6 +71,8 @@ fn a_lost_socket_record_or_runtime_folder_comes_back() {
         wait_until(SOON, "its output", || root.ostler(["logs", id]).exits(0).text() == "here\n");
     }
     root.kill_broker();
+    fs::remove_file(&record).unwrap();
+    fs::create_dir_all(record.join("inner")).unwrap();
     root.ensure();
     for session in &sessions {
         root.session_becomes(&session["id"], "ready");
