@@ -54,7 +54,7 @@ impl Front {
         method: Method,
         params: Value,
     ) -> Result<Value, WireError> {
-        let digest = asked::digest(&self.secret, method.name(), &params);
+        let digest = asked::digest(&self.secret.key, method.name(), &params);
         match change {
             route::Change::Spawn => self.spawn(&caller, digest, decode(params)?).await,
             route::Change::Resume => self.resume(&caller, digest, decode(params)?).await,
@@ -175,6 +175,7 @@ impl Front {
                 actor: change.actor.clone(),
                 key: change.key.clone(),
                 digest: change.digest,
+                digests_since: self.secret.since,
                 action: action.clone(),
             };
             match self.inbox.ask(request).await {

@@ -1,19 +1,14 @@
 //! The broker's own looks at session files that are no part of a host's life: waiting for a host to let go, sweeping
-//! folders that no record names, reading the secret of the request digests.
+//! folders that no record names.
 
 use crate::host::client::{PrepareError, gather};
 use crate::host::files::{self, Document, FileError};
 use crate::host::wire::HostRecord;
 use crate::machine::{SessionId, State};
-use crate::os::entropy;
 use crate::rpc::error::{ErrorCode, WireError};
-use std::fs::OpenOptions;
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::Path;
 
-/// Length of the root's secret.
-const SECRET_BYTES: usize = 32;
 /// Most sessions that a notice of lost records names.
 const LOST_NAMED_MAX: usize = 5;
 
@@ -122,42 +117,4 @@ pub fn unprepared(error: &PrepareError) -> WireError {
         PrepareError::File(_) | PrepareError::Damaged { .. } => ErrorCode::StorageFailed,
     };
     WireError::new(code, format!("its files could not be prepared: {error}; nothing was done"))
-}
-
-/// The root's secret under which requests are digested, made at the first start. Synced before it is used: a digest
-/// that a later broker cannot repeat would turn every retry into a conflict.
-///
-/// # Errors
-/// What the system says, or `InvalidData` for a file of another length.
-pub fn secret(root: &Path) -> io::Result<[u8; SECRET_BYTES]> {
-    let path = root.join("request.secret");
-    match read_secret(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        other => return other,
-    }
-    let secret = entropy::bytes::<SECRET_BYTES>();
-    let draft = root.join("request.secret.new");
-    let flags = nix::libc::O_NOFOLLOW;
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&draft)?;
-    file.write_all(&secret)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, &path)?;
-    std::fs::File::open(root)?.sync_all()?;
-    Ok(secret)
-}
-
-fn read_secret(path: &Path) -> io::Result<[u8; SECRET_BYTES]> {
-    // Without O_NONBLOCK a pipe in its place would hold the start up for ever.
-    let flags = nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        let what = format!("{} is no regular file", path.display());
-        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
-    }
-    let mut bytes = Vec::new();
-    file.take(64).read_to_end(&mut bytes)?;
-    bytes.try_into().map_err(|_| {
-        io::Error::new(io::ErrorKind::InvalidData, format!("{} has another length than its 32 bytes", path.display()))
-    })
 }

@@ -6,6 +6,7 @@ use super::hosts::Hosts;
 use super::inbox::Inbox;
 use super::render::Renderer;
 use super::route::{Route, route};
+use super::secret::Secret;
 use super::view::View;
 use crate::machine::{Scope, Session, SessionId};
 use crate::os::filesystem;
@@ -46,7 +47,7 @@ pub struct Front {
     /// The owner's token.
     pub token: String,
     /// Under which requests are digested.
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// What readers see.
     pub view: Arc<View>,
     /// The way into the turn.

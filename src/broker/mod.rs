@@ -45,6 +45,8 @@ pub mod report;
 pub mod route;
 /// The broker's life after its beat.
 pub mod run;
+/// The root's secret of the request digests.
+pub mod secret;
 /// The start, in order.
 pub mod start;
 /// The single writer.

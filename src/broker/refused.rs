@@ -2,7 +2,7 @@
 
 use super::asked::PREFIX_MIN;
 use super::turn::Told;
-use crate::machine::{Failure, Malformed, Name, Operation, Outcome, Refusal, SessionId};
+use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 
 /// A refusal as an error of the contract.
@@ -18,6 +18,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
         .with("operation", operation.to_string())
         .with("stored_digest", stored.to_string())
         .with("given_digest", given.to_string()),
+        Refusal::Incomparable { operation, state } => incomparable(*operation, *state),
         Refusal::NoSession { given } => WireError::new(
             ErrorCode::NotFound,
             if given.chars().count() < PREFIX_MIN {
@@ -84,6 +85,19 @@ fn ambiguous(given: &str, fits: usize, some: &[SessionId]) -> WireError {
     WireError::new(ErrorCode::InvalidInput, message).reason("ambiguous").with("sessions", ids)
 }
 
+/// The key is bound, and nobody can tell whether to this request.
+fn incomparable(operation: OperationId, state: Outcome) -> WireError {
+    let show = format!("ostler operation show {operation}");
+    let message = format!(
+        "this key belongs to {operation}, which is {}; whether this is the same request cannot be known, because the root's request.secret \
+         was lost since. Nothing was done. `{show}` tells what the key did; a new request needs a new key",
+        state.word()
+    );
+    let error = WireError::new(ErrorCode::Uncertain, message).reason("incomparable").retry(Retry::Never);
+    let error = error.with("operation", operation.to_string()).with("state", state.word());
+    error.with("changed", "nothing").with("remedy", show)
+}
+
 /// The same for a caller who may not know who has it.
 pub fn name_taken(name: &Name) -> WireError {
     let message = format!("the name {name} is taken; nothing was done. Choose another name");
@@ -131,6 +145,7 @@ fn guarded(refusal: &Refusal) -> WireError {
                 .reason("owner_only")
         }
         Refusal::KeyConflict { .. }
+        | Refusal::Incomparable { .. }
         | Refusal::NoSession { .. }
         | Refusal::NoOperation { .. }
         | Refusal::Ambiguous { .. }

@@ -456,6 +456,7 @@ async fn stop_all(front: &Arc<Front>) {
             actor: Actor { uid: crate::os::folder::user(), pid: std::process::id(), sid: None },
             key: Key::parse(&key).expect("it is printable and short"),
             digest: Digest::default(),
+            digests_since: front.secret.since,
             action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
         };
         let front = Arc::clone(front);

@@ -7,6 +7,7 @@ use super::files;
 use super::lock::{self, Acquired, Outcome};
 use super::owner::Owner;
 use super::report::{Reporter, Stage};
+use super::secret::Secret;
 use super::turn::{BeginError, FoldError, Told, Turn};
 use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId, limits};
 use crate::os::deadline::Deadline;
@@ -48,7 +49,7 @@ pub struct Begun {
     /// The broker incarnation.
     pub incarnation: String,
     /// Under which requests are digested.
-    pub secret: [u8; 32],
+    pub secret: Secret,
     /// What the recovery found that stays degraded.
     pub degraded: Vec<String>,
 }
@@ -87,7 +88,10 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     note(&recovery);
     let incarnation = lock::incarnation(ledger.id(), lock.owner());
     let mut turn = Turn::open(ledger, &recovery).map_err(|error| unreadable(&error))?;
-    let secret = files::secret(root.path()).map_err(|error| stored("read the root's secret", &error))?;
+    let next = turn.view().head().seq + 1;
+    let secret = Secret::open(root.path(), next).map_err(|error| stored("read the root's secret", &error))?;
+    let incomparable = secret.notice(&turn.view().read());
+    incomparable.iter().for_each(|notice| tracing::error!(notice, "the secret of the request digests was lost"));
     reporter.stage(Stage::Generation);
     let generation = generation(&lock, turn.last_generation() + 1, &incarnation);
     let number = generation.number;
@@ -99,7 +103,7 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     reporter.stage(Stage::Beat);
     point("beat")?;
     beat(&mut turn, seen)?;
-    let degraded = recovery.degraded.iter().cloned().chain(lost).collect();
+    let degraded = recovery.degraded.iter().cloned().chain(incomparable).chain(lost).collect();
     Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded })
 }
 

@@ -35,7 +35,7 @@ fn session(letter: &str) -> SessionId {
 fn request(key: &str, digest: u8, action: Action) -> Input {
     let actor = Actor { uid: 0, pid: 1, sid: None };
     let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
-    Input::Request(Request { scope: Scope::Owner, actor, key, digest, action })
+    Input::Request(Request { scope: Scope::Owner, actor, key, digest, digests_since: 0, action })
 }
 
 fn spawn(letter: &str) -> Action {

@@ -70,6 +70,9 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         if operation.request == request.digest {
             return Decision { events: Vec::new(), answer: Answer::Operation { id: known, replayed: true } };
         }
+        if known.0 < request.digests_since {
+            return refused(Refusal::Incomparable { operation: known, state: operation.state });
+        }
         let refusal = Refusal::KeyConflict { operation: known, stored: operation.request, given: request.digest };
         let body = Conflict {
             scope: request.scope.clone(),

@@ -37,6 +37,9 @@ pub struct Request {
     pub key: Key,
     /// The request's digest: method, target and what was named explicitly.
     pub digest: Digest,
+    /// Ledger position from which on requests were digested under the same secret as this one. Digests of operations before it were made
+    /// under a secret that is lost, and equal nothing.
+    pub digests_since: u64,
     /// What is asked.
     pub action: Action,
 }

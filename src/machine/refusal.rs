@@ -16,6 +16,13 @@ pub enum Refusal {
         /// The digest that came now.
         given: Digest,
     },
+    /// The key is bound, and whether to this request cannot be known: its digest was made under a secret that is lost.
+    Incomparable {
+        /// The operation that has the key.
+        operation: OperationId,
+        /// What became of it.
+        state: Outcome,
+    },
     /// No such session, or none that the caller may know of; the two read alike.
     NoSession {
         /// The name that was given.

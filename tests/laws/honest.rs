@@ -158,3 +158,39 @@ fn law_07_waiting_following_and_running_outlive_the_broker() {
     let ran = output(running);
     assert!(ran.status.code() == Some(6) && ran.stdout == b"first\nsecond\n", "{ran:?}");
 }
+
+/// The secret under which requests are digested is gone: whether a retry is one cannot be known, and is not held against the caller.
+#[test]
+fn law_07_a_retry_that_cannot_be_compared_is_said_to_be_so() {
+    let root = Root::new();
+    let spawn = ["spawn", "--key", "old", "--", FIXTURE, "count", "starts", "--", "sleep"];
+    let session = root.json(spawn)["session"].clone();
+    root.ostler(["shutdown"]).exits(0);
+    fs::remove_file(root.path().join("request.secret")).unwrap();
+    for _ in 0..2 {
+        root.ensure();
+        let degraded = root.json(["status"])["degraded"].to_string();
+        assert!(degraded.contains("request.secret was lost"), "{degraded}");
+        assert!(root.ostler(["doctor"]).text().contains("request.secret was lost"));
+        // A retry, and another request under the same key.
+        for arguments in [&spawn[..], &["stop", text(&session["id"]), "--key", "old"]] {
+            let mut command = root.command(["--json"]);
+            let error = finish(command.args(arguments), b"").exits(1).json()["error"].clone();
+            let said = (&error["code"], &error["data"]["reason"], &error["retry"], &error["data"]["state"]);
+            assert_eq!(said, (&json!("uncertain"), &json!("incomparable"), &json!("never"), &json!("succeeded")));
+            let shown = root.ostler(arguments).exits(1).error_text();
+            assert!(
+                shown.contains("changed: nothing\n") && shown.contains("next: ostler operation show op-"),
+                "{shown}"
+            );
+        }
+        // What was asked since is compared as ever.
+        root.json(["spawn", "--key", "new", "--name", "new", "--", "sleep", "1000"]);
+        let mut other = root.command(["--json", "spawn", "--key", "new", "--", "true"]);
+        assert_eq!(finish(&mut other, b"").exits(4).error_code(), "key_conflict");
+        root.ostler(["shutdown"]).exits(0);
+    }
+    root.ensure();
+    assert_eq!(root.json(["show", text(&session["id"])])["session"]["pid"], session["pid"]);
+    assert_eq!(root.lines("starts").len(), 1, "nothing was done twice");
+}

@@ -252,5 +252,12 @@ fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view
         Scope::Session(id) => Some(id.clone()),
     };
     let actor = Actor { uid: 1_000, pid: 7, sid };
-    Request { scope: intent.scope.clone(), actor, key: intent.key.clone(), digest: intent.digest, action }
+    Request {
+        scope: intent.scope.clone(),
+        actor,
+        key: intent.key.clone(),
+        digest: intent.digest,
+        digests_since: 0,
+        action,
+    }
 }

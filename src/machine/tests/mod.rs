@@ -13,6 +13,8 @@ pub(super) struct World {
     ledger: Vec<(Event, At)>,
     pub(super) now: Time,
     keys: u64,
+    /// Where the present secret of the digests begins.
+    pub(super) digests_since: u64,
 }
 
 pub(super) const A: &str = "aaaaaaaaaaaa";
@@ -36,6 +38,7 @@ impl World {
             ledger: Vec::new(),
             now: Time { wall_us: 1_000_000_000, boot_us: 1_000_000 },
             keys: 0,
+            digests_since: 0,
         };
         world.generation();
         world
@@ -104,7 +107,8 @@ impl World {
             Scope::Session(id) => Some(id.clone()),
         };
         let actor = Actor { uid: 0, pid: 1, sid: session };
-        let request = Request { scope, actor, key: Key::parse(key).unwrap(), digest: Digest([digest; 32]), action };
+        let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
+        let request = Request { scope, actor, key, digest, digests_since: self.digests_since, action };
         self.step(Input::Request(request))
     }
 

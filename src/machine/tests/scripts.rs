@@ -21,6 +21,19 @@ fn one_key_has_one_outcome() {
     check(&world.status(B), "absent");
 }
 
+/// The secret of the digests was lost: what another digest means is not known, and nothing is recorded against the caller.
+#[test]
+fn what_cannot_be_compared_is_not_called_a_conflict() {
+    let mut world = World::new();
+    world.ask("old", 1, spawn(A, None));
+    world.digests_since = 3;
+    check(&world.ask("old", 2, spawn(A, None)), "=> refused Incomparable");
+    check(&world.ask("old", 3, stop(A)), "=> refused Incomparable");
+    check(&world.ask("new", 4, spawn(B, None)), "accept op-3 spawn spawn, => op-3");
+    check(&world.ask("new", 4, spawn(B, None)), "=> op-3 replayed");
+    check(&world.ask("new", 5, stop(B)), "conflict, => refused KeyConflict");
+}
+
 #[test]
 fn a_key_belongs_to_its_scope() {
     let mut world = World::new();
