@@ -4,12 +4,14 @@
 //! a failed write leaves the range to be filled again; a failed sync ends the ledger for this process.
 
 mod opening;
+mod snapshots;
 
 use std::io;
 
 use serde_json::Value;
 
 pub use opening::{OpenError, Options, Recovery};
+pub use snapshots::{DroppedSnapshot, Fold, SnapshotError};
 
 use crate::chain::{Draft, Drafted};
 use crate::digest::{Digest, Position};
@@ -34,6 +36,8 @@ pub struct Ledger<S: Storage> {
     /// Highest sequence number known synced.
     durable: u64,
     unsynced_bytes: usize,
+    /// How much of the ledger lies behind the newest snapshot that can be used.
+    behind_snapshot: u64,
     folder_unsynced: bool,
     poisoned: bool,
     buffer: Vec<u8>,
@@ -152,6 +156,7 @@ impl<S: Storage> Ledger<S> {
         self.buffer = buffer;
         let written = written?;
         self.unsynced_bytes += bytes;
+        self.behind_snapshot += u64::try_from(bytes).expect("a batch is small");
         Ok(self.became(written, rotate, batch))
     }
 

@@ -16,6 +16,7 @@ mod reader;
 mod record;
 mod recovery;
 mod segment;
+mod snapshot;
 /// The port to files and folders, on disk and simulated.
 pub mod storage;
 mod verify;
@@ -23,7 +24,7 @@ mod verify;
 pub use canonical::ValueFault;
 pub use digest::{Digest, NotAPosition, Position};
 pub use entry::{Entry, EntryFault, Stamp, turns_of};
-pub use ledger::{AppendError, Ledger, OpenError, Options, Recovery, SyncError};
+pub use ledger::{AppendError, DroppedSnapshot, Fold, Ledger, OpenError, Options, Recovery, SnapshotError, SyncError};
 pub use reader::{ReadError, Records};
 pub use record::{Header, Record};
 pub use recovery::table::Class;

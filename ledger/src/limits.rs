@@ -22,6 +22,16 @@ pub const SEGMENT_BYTES: u64 = 8 * 1024 * 1024;
 /// Tails that were never acknowledged, kept in the quarantine folder: the oldest age out.
 pub const QUARANTINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+/// A snapshot is due once this many bytes of ledger lie behind the last one; so a smaller ledger is verified from its
+/// first record at each opening.
+pub const SNAPSHOT_TAIL_BYTES: u64 = 1024 * 1024;
+
+/// Snapshots that are kept: the newest, and one to fall back on.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
+/// A snapshot file is at most this long. A longer one is not read.
+pub const SNAPSHOT_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
 /// The length of a type name.
 pub const TYPE_BYTES_MAX: usize = 32;
 

@@ -6,13 +6,15 @@
 use std::io;
 use std::time::Duration;
 
+use super::snapshots::{Choice, DroppedSnapshot, Fold, choose, clear};
 use super::{Active, Ledger};
+use crate::digest::Position;
 use crate::entry::Entry;
-use crate::limits::SEGMENT_BYTES;
+use crate::limits::{SEGMENT_BYTES, SNAPSHOT_TAIL_BYTES};
 use crate::record::Record;
 use crate::recovery::repair::{RepairError, repair, set_aside};
 use crate::recovery::table::Class;
-use crate::recovery::{Judgement, Problem, Survey, TailReport, survey};
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from};
 use crate::segment::in_ledger;
 use crate::storage::{Access, LockError, Storage};
 
@@ -27,6 +29,10 @@ pub struct Options {
     pub lock_wait: Duration,
     /// A segment that has reached this many bytes is followed by a new one.
     pub segment_bytes: u64,
+    /// A snapshot is due once this many bytes of ledger lie behind the last one.
+    pub snapshot_tail_bytes: u64,
+    /// Drop every snapshot and read the whole history.
+    pub replay: bool,
     /// Planted bug: recovery takes the sound records of half a turn for a turn.
     #[cfg(feature = "testing")]
     pub accept_half_turn: bool,
@@ -40,6 +46,8 @@ impl Options {
             boot: boot.into(),
             lock_wait: Duration::from_secs(5),
             segment_bytes: SEGMENT_BYTES,
+            snapshot_tail_bytes: SNAPSHOT_TAIL_BYTES,
+            replay: false,
             #[cfg(feature = "testing")]
             accept_half_turn: false,
         }
@@ -72,6 +80,12 @@ pub struct Recovery {
     /// Records about all this that the caller appends before anything else: with its first turn, or, if they are too
     /// many for one, in the turns of [`turns_of`](crate::turns_of).
     pub owed: Vec<Entry>,
+    /// Where the snapshot that the opening began with ends. Nothing before it was read.
+    pub snapshot: Option<Position>,
+    /// Newer snapshots, which could not be used and were removed.
+    pub dropped_snapshots: Vec<DroppedSnapshot>,
+    /// Records that were read and handed to the fold: those behind the snapshot, or all.
+    pub folded: u64,
     /// Bytes that no `dur` proved to be on the disk, written again and synced.
     pub rewritten_bytes: u64,
 }
@@ -118,7 +132,31 @@ impl<S: Storage> Ledger<S> {
         fold: &mut impl FnMut(Record),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        let found = survey(&storage, options.judgement(), fold).map_err(OpenError::Read)?;
+        Ledger::open_at(storage, lock, options, Choice::default(), fold)
+    }
+
+    /// As [`Ledger::open_folding`], but begins with the newest snapshot that is sound, stands on the ledger as it is,
+    /// and that `fold` can restore: only the records behind it are read, verified and folded. Without one the history
+    /// is. [`Recovery`] says which, and why newer ones were dropped.
+    ///
+    /// If what was folded turns out wrong, drop the ledger and open it again with [`Options::replay`].
+    pub fn open_from(storage: S, options: Options, fold: &mut impl Fold) -> Result<(Ledger<S>, Recovery), OpenError> {
+        let lock = storage.lock(options.lock_wait)?;
+        let choice = choose(&storage, options.replay, fold).map_err(OpenError::Read)?;
+        Ledger::open_at(storage, lock, options, choice, &mut |record| fold.record(record))
+    }
+
+    fn open_at(
+        storage: S,
+        lock: S::Lock,
+        options: Options,
+        choice: Choice,
+        fold: &mut impl FnMut(Record),
+    ) -> Result<(Ledger<S>, Recovery), OpenError> {
+        let Choice { footing, dropped } = choice;
+        let snapshot = footing.as_ref().map(|footing| footing.past.heads.last);
+        let before = footing.as_ref().map_or((0, 0), |footing| (footing.past.records, footing.past.bytes()));
+        let found = survey_from(&storage, options.judgement(), footing, fold).map_err(OpenError::Read)?;
         if let Some((place, version)) = found.walk.newer {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
@@ -129,16 +167,22 @@ impl<S: Storage> Ledger<S> {
             RepairError::Sync(error) => OpenError::Sync(error),
         })?;
         let active = reopen(&storage, &found).map_err(OpenError::Read)?;
+        clear(&storage, &dropped);
         let id =
             found.walk.segments.last().map_or_else(|| options.new_ledger_id.clone(), |(_, body)| body.ledger.clone());
-        let recovery = report(&found, aside.owed, aside.failure, rewritten_bytes);
+        let mut recovery = report(&found, aside.owed, aside.failure);
+        recovery.rewritten_bytes = rewritten_bytes;
+        recovery.folded = recovery.records - before.0;
+        (recovery.snapshot, recovery.dropped_snapshots) = (snapshot, dropped);
         let durable = found.walk.heads.last.seq;
+        let past = found.into_past();
         let ledger = Ledger {
             storage,
             _lock: lock,
             options,
             id,
-            past: found.into_past(),
+            behind_snapshot: past.bytes() - before.1,
+            past,
             active,
             durable,
             unsynced_bytes: 0,
@@ -167,7 +211,7 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
     Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false }))
 }
 
-fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritten_bytes: u64) -> Recovery {
+fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>) -> Recovery {
     owed.extend(found.gaps_owed.iter().cloned());
     let mut damaged_sessions: Vec<String> =
         found.problems.iter().flat_map(|problem| problem.sessions.clone()).collect();
@@ -187,7 +231,10 @@ fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>, rewritt
         problems: found.problems.clone(),
         damaged_sessions,
         owed,
-        rewritten_bytes,
+        snapshot: None,
+        dropped_snapshots: Vec::new(),
+        folded: found.walk.records,
+        rewritten_bytes: 0,
     }
 }
 
@@ -196,7 +243,7 @@ mod tests {
     use super::*;
     use crate::entry::Stamp;
     use crate::recovery::past::{Footing, Past};
-    use crate::recovery::survey_from;
+    use crate::recovery::survey;
     use crate::segment::SegmentBody;
     use crate::storage::{Folder, Name, SimulatedDisk};
     use serde_json::{Map, Value, json};

@@ -15,7 +15,7 @@ use crate::entry::Entry;
 use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::record::Record;
 use crate::segment::{file_name, first_seq, in_ledger, own_entry};
-use crate::storage::{Access, Folder, Storage, read_from};
+use crate::storage::{Access, Folder, Storage, read_from, read_part};
 use hole::{Hole, Place};
 use past::{Footing, Past, SegmentFile, Stated};
 use table::{Boot, Class, Extent, Shape, Zone, classify};
@@ -158,10 +158,7 @@ pub(crate) fn read_segment<S: Storage>(
     let bytes = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, from)?;
     let mut next = Vec::new();
     if let Some((file, _first_seq)) = names.get(index + 1) {
-        // Zeroed by the allocator: filling it by hand dominates builds without optimisation.
-        next = vec![0; LINE_BYTES_MAX];
-        let read = storage.read_at(&storage.open(in_ledger(file), Access::Read)?, 0, &mut next)?;
-        next.truncate(read);
+        next = read_part(storage, &storage.open(in_ledger(file), Access::Read)?, 0, LINE_BYTES_MAX)?;
     }
     Ok(Segment { first_seq: *first_seq, from, bytes, next })
 }

@@ -42,6 +42,13 @@ pub(crate) struct SegmentFile {
     pub(crate) content: u64,
 }
 
+impl Past {
+    /// The length of all segments.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.content).sum()
+    }
+}
+
 impl SegmentFile {
     pub(crate) fn file(&self) -> String {
         file_name(self.first_seq)

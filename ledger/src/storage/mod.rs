@@ -93,9 +93,15 @@ pub trait Storage {
 }
 
 /// Reads from an offset to the end of the file.
-pub(crate) fn read_from<S: Storage>(storage: &S, file: &S::File, mut offset: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_from<S: Storage>(storage: &S, file: &S::File, offset: u64) -> io::Result<Vec<u8>> {
     let expected = storage.len(file)?.saturating_sub(offset);
-    let mut bytes = vec![0; usize::try_from(expected).map_err(|_wide| io::ErrorKind::FileTooLarge)?];
+    read_part(storage, file, offset, usize::try_from(expected).map_err(|_wide| io::ErrorKind::FileTooLarge)?)
+}
+
+/// Reads this many bytes from an offset on, or fewer if the file ends before.
+pub(crate) fn read_part<S: Storage>(storage: &S, file: &S::File, mut offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    // Zeroed by the allocator: filling it by hand dominates builds without optimisation.
+    let mut bytes = vec![0; len];
     let mut filled = 0;
     while filled < bytes.len() {
         match storage.read_at(file, offset, &mut bytes[filled..]) {

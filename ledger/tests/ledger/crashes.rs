@@ -45,8 +45,13 @@ struct Machine {
 
 impl Machine {
     fn open(&self) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
-        let options = Options { segment_bytes: self.segment_bytes, ..options(&format!("boot {}", self.boot)) };
-        Ledger::open(self.disk.storage(), options)
+        self.open_folding(&mut Texts::default())
+    }
+
+    fn open_folding(&self, fold: &mut Texts) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
+        let (segment_bytes, snapshot_tail_bytes) = (self.segment_bytes, 1);
+        let options = Options { segment_bytes, snapshot_tail_bytes, ..options(&format!("boot {}", self.boot)) };
+        Ledger::open_from(self.disk.storage(), options, fold)
     }
 
     fn crash(&mut self, crash: Crash, seed: u64) {
@@ -56,9 +61,14 @@ impl Machine {
 
     /// Opens without trouble, checks everything, writes what is owed, and checks that a second opening finds it so.
     fn recover(&self, model: &mut Model, context: &str) -> Ledger<SimulatedStorage> {
-        let (mut ledger, recovery) = self.open().unwrap_or_else(|error| panic!("{context}: {error}"));
+        let mut fold = Texts::default();
+        let (mut ledger, recovery) = self.open_folding(&mut fold).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(recovery.degraded, Vec::<String>::new(), "{context}");
-        model.accept(&texts(&ledger), context);
+        // Snapshots are whole or not there, and stand on what was synced: none is ever dropped after a crash.
+        assert_eq!(recovery.dropped_snapshots, [], "{context}");
+        assert!(!self.disk.names(Folder::Ledger).contains(&"snapshot.new".to_owned()), "{context}");
+        assert_eq!(fold.texts, texts(&ledger), "{context}: the snapshot and the history differ");
+        model.accept(&fold.texts, context);
         turn(&mut ledger, &[recovery.owed, vec![entry(None, "opened")]].concat());
         model.acknowledged.push("opened".to_owned());
         drop(ledger);
@@ -76,6 +86,7 @@ impl Machine {
 enum Step {
     Append(Vec<Entry>),
     Sync,
+    Snapshot,
 }
 
 fn script() -> Vec<Step> {
@@ -86,9 +97,14 @@ fn script() -> Vec<Step> {
         Step::Append(vec![entry(Some("a"), "2"), entry(Some("b"), &big), entry(None, &big)]),
         Step::Append(vec![entry(Some("b"), &big)]),
         Step::Sync,
+        Step::Snapshot,
         // The first segment is full by now.
         Step::Append(vec![entry(Some("a"), "3"), entry(None, &big), entry(Some("b"), &big)]),
         Step::Sync,
+        Step::Snapshot,
+        Step::Append(vec![entry(None, "short")]),
+        Step::Sync,
+        Step::Snapshot,
         Step::Append(vec![entry(Some("b"), "4"), entry(Some("b"), "5")]),
         Step::Sync,
     ]
@@ -108,6 +124,12 @@ fn run(ledger: &mut Ledger<SimulatedStorage>, model: &mut Model) {
             }
             Step::Sync if ledger.sync().is_ok() => model.synced(),
             Step::Sync => return,
+            Step::Snapshot => {
+                let fold = Texts { texts: model.acknowledged.clone(), ..Texts::default() };
+                if ledger.snapshot(&fold.payload(), FOLD).is_err() {
+                    return;
+                }
+            }
         }
     }
 }
@@ -214,6 +236,11 @@ fn random_run(seed: u64) -> (Vec<String>, u64) {
             4..7 => match ledger.sync() {
                 Ok(()) => {
                     model.synced();
+                    if random.below(3) == 0 && ledger.snapshot_due() {
+                        let fold = Texts { texts: model.acknowledged.clone(), ..Texts::default() };
+                        // A fault costs the snapshot and nothing else.
+                        let _taken = ledger.snapshot(&fold.payload(), FOLD);
+                    }
                     false
                 }
                 Err(_failed) => true,

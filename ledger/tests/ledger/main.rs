@@ -8,5 +8,6 @@ mod format;
 mod kills;
 mod port;
 mod readers;
+mod snapshots;
 mod support;
 mod tails;

@@ -1,7 +1,7 @@
 //! What the tests share: entries, stamps, and opening a ledger on a simulated disk.
 
 use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
-use ostler_ledger::{Entry, Ledger, Options, Position, Record, Recovery, Stamp};
+use ostler_ledger::{Entry, Fold, Ledger, Options, Position, Record, Recovery, Stamp};
 use serde_json::{Map, Value, json};
 
 pub(crate) const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
@@ -45,6 +45,53 @@ pub(crate) fn texts(ledger: &Ledger<SimulatedStorage>) -> Vec<String> {
 pub(crate) fn text(record: &Record) -> Option<String> {
     let body: Value = serde_json::from_str(record.body()?).expect("a body is JSON");
     body["text"].as_str().map(str::to_owned)
+}
+
+/// The name of [`Texts`] and its stored form.
+pub(crate) const FOLD: &str = "texts 1";
+
+/// A fold whose state is the texts of all records, in order.
+pub(crate) struct Texts {
+    pub(crate) texts: Vec<String>,
+    pub(crate) name: String,
+    /// How many payloads it refuses before it takes one.
+    pub(crate) refuse: u32,
+}
+
+impl Default for Texts {
+    fn default() -> Texts {
+        Texts { texts: Vec::new(), name: FOLD.to_owned(), refuse: 0 }
+    }
+}
+
+impl Texts {
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        self.texts.join("\n").into_bytes()
+    }
+
+    pub(crate) fn add(&mut self, record: &Record) {
+        self.texts.extend(text(record));
+    }
+}
+
+impl Fold for Texts {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn restore(&mut self, payload: &[u8]) -> Result<(), String> {
+        if self.refuse > 0 {
+            self.refuse -= 1;
+            return Err("refused".to_owned());
+        }
+        let text = String::from_utf8(payload.to_vec()).map_err(|error| error.to_string())?;
+        self.texts = text.lines().map(str::to_owned).collect();
+        Ok(())
+    }
+
+    fn record(&mut self, record: Record) {
+        self.add(&record);
+    }
 }
 
 pub(crate) fn segment(file: &str) -> Name<'_> {
