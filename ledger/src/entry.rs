@@ -139,13 +139,23 @@ fn line_bytes_at_most(entry: &Entry) -> usize {
     }
 }
 
-fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
+/// Whether a text can be a record's type.
+pub(crate) fn is_type(text: &str) -> bool {
     let lower = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
-    if entry.t.is_empty() || entry.t.len() > TYPE_BYTES_MAX || !entry.t.bytes().all(lower) {
+    (1..=TYPE_BYTES_MAX).contains(&text.len()) && text.bytes().all(lower)
+}
+
+/// Whether a text can be a session's id.
+pub(crate) fn is_session_id(text: &str) -> bool {
+    (1..=SESSION_ID_BYTES_MAX).contains(&text.len())
+}
+
+fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
+    if !is_type(&entry.t) {
         return Err(EntryFault::Type(entry.t.clone()));
     }
     match &entry.sid {
-        Some(sid) if sid.is_empty() || sid.len() > SESSION_ID_BYTES_MAX => return Err(EntryFault::Session),
+        Some(sid) if !is_session_id(sid) => return Err(EntryFault::Session),
         None if entry.ep.is_some() => return Err(EntryFault::Session),
         Some(_) | None => {}
     }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use crate::canonical::is_canonical_object;
 use crate::digest::{Digest, Position};
-use crate::entry::PREFIX_BYTES;
+use crate::entry::{PREFIX_BYTES, is_session_id, is_type};
 use crate::limits::{LINE_BYTES_MAX, VERSION};
 
 /// A verified record: the stored bytes, their digest, and the members that the chains need, parsed.
@@ -170,36 +170,41 @@ struct Stored<'a> {
     #[serde(borrow, default)]
     body: Option<&'a RawValue>,
     dur: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     end: Option<bool>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     ep: Option<u32>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     err: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     key: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     kind: Option<String>,
     mono: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     op: Option<String>,
-    #[serde(default, borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     prev: Option<Cow<'a, str>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     req: Option<String>,
     #[serde(borrow, default)]
     res: Option<&'a RawValue>,
     seq: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     sid: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     sn: Option<u64>,
-    #[serde(default, borrow)]
+    #[serde(borrow, default, deserialize_with = "present")]
     sp: Option<Cow<'a, str>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     st: Option<String>,
     t: String,
     v: u64,
+}
+
+/// A member that stands there has its type: `null` is not the same as absent.
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 fn parse(digest: Digest, r: &[u8]) -> Option<Record> {
@@ -249,10 +254,12 @@ fn parse(digest: Digest, r: &[u8]) -> Option<Record> {
 fn links_are_whole(header: &Header) -> bool {
     let global = header.seq >= 1 && (header.seq == 1) == header.prev.is_none() && header.dur < header.seq;
     let session = match header.sn {
-        Some(sn) => header.sid.is_some() && sn >= 1 && (sn == 1) == header.sp.is_none(),
+        Some(sn) => {
+            header.sid.as_ref().is_some_and(|sid| is_session_id(sid)) && sn >= 1 && (sn == 1) == header.sp.is_none()
+        }
         None => header.sid.is_none() && header.sp.is_none() && header.ep.is_none(),
     };
-    global && session
+    global && session && is_type(&header.t)
 }
 
 #[cfg(test)]
@@ -308,6 +315,13 @@ mod tests {
             R.replace("\"t\":", "\"sid\":\"a\",\"sn\":2,\"t\":"),
             R.replace("\"t\":", "\"zz\":1,\"t\":"),
             R.replace("\"t\":\"mark\",", ""),
+            R.replace("\"mark\"", "\"Mark\""),
+            R.replace("\"mark\"", "\"\""),
+            R.replace("\"mark\"", &format!("\"{}\"", "m".repeat(33))),
+            R.replace("\"mono\":1", "\"key\":null,\"mono\":1"),
+            R.replace("\"mono\":1", "\"end\":null,\"mono\":1"),
+            R.replace("\"t\":", "\"sid\":\"\",\"sn\":1,\"t\":"),
+            R.replace("\"t\":", &format!("\"sid\":\"{}\",\"sn\":1,\"t\":", "s".repeat(65))),
         ] {
             assert!(matches!(judge(&line(1, &wrong)), Judged::Bad(BadLine::Record)), "{wrong}");
         }
