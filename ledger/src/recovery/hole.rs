@@ -81,25 +81,28 @@ impl Hole {
     }
 }
 
-/// Charges a session's jump to the holes between its last record and this one. `false` if none explains it.
-pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, header: &Header) -> bool {
-    let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return true };
+/// Charges a session's jump to the holes between its last record and this one. Returns these holes as they were
+/// before, by index, for undoing; `None` if they cannot hold so many.
+pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, header: &Header) -> Option<Vec<(usize, Hole)>> {
+    let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return Some(Vec::new()) };
     let jump = sn.saturating_sub(head.link.seq + 1);
-    let mut between: Vec<&mut Hole> =
-        holes.iter_mut().rev().take_while(|hole| hole.after_seq >= head.seq).filter(|hole| hole.missing > 0).collect();
-    match between.as_mut_slice() {
-        [] => false,
-        [only] => {
-            only.sessions.insert(sid.clone());
-            only.explained += jump;
-            only.explained <= only.missing
-        }
-        several => {
+    let begin = holes.partition_point(|hole| hole.after_seq < head.seq);
+    let between = (begin..holes.len()).filter(|index| holes[*index].missing > 0);
+    let before: Vec<(usize, Hole)> = between.map(|index| (index, holes[index].clone())).collect();
+    let alone = before.len() == 1;
+    let room: u64 = before.iter().map(|(_index, hole)| hole.missing - if alone { hole.explained } else { 0 }).sum();
+    if jump > room {
+        return None;
+    }
+    for (index, _hole) in &before {
+        let hole = &mut holes[*index];
+        if alone {
+            hole.sessions.insert(sid.clone());
+            hole.explained += jump;
+        } else {
             // Which of them swallowed how many cannot be told apart.
-            several.iter_mut().for_each(|hole| {
-                hole.suspects.insert(sid.clone());
-            });
-            true
+            hole.suspects.insert(sid.clone());
         }
     }
+    Some(before)
 }

@@ -48,6 +48,8 @@ pub(crate) struct Pending {
     pub(crate) record: Record,
     pub(crate) end: Place,
     before: Option<(String, SessionHead)>,
+    /// Holes that its session's jump was charged to, as they were before.
+    charged: Vec<(usize, Hole)>,
 }
 
 /// A segment as it was read.
@@ -257,12 +259,12 @@ impl Walk {
             hole.missing = missing;
             self.holes.push(hole);
         }
-        self.check_session(&record, start);
+        let charged = self.check_session(&record, start);
         let header = &record.header;
         self.ends.push_back((header.seq, end));
         self.raise_durable(header.dur);
         let before = self.heads.advance(header, record.digest);
-        self.pending.push_back(Pending { record, end, before });
+        self.pending.push_back(Pending { record, end, before, charged });
     }
 
     fn raise_durable(&mut self, durable: u64) {
@@ -272,24 +274,26 @@ impl Walk {
         }
     }
 
-    /// The session's own chain: its jumps are explained by holes, or are breaks themselves.
-    fn check_session(&mut self, record: &Record, start: usize) {
+    /// The session's own chain: its jumps are explained by holes, or are breaks themselves. Returns what
+    /// [`charge`] changed.
+    fn check_session(&mut self, record: &Record, start: usize) -> Vec<(usize, Hole)> {
         let header = &record.header;
-        let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return };
+        let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return Vec::new() };
         let head = self.heads.session(sid);
         let previous = (head.link.seq > 0).then_some(head.link.digest);
-        let sound = if sn == head.link.seq + 1 {
-            header.sp == previous
-        } else {
-            sn > head.link.seq && charge(&mut self.holes, head, header)
+        let charged = match sn.checked_sub(head.link.seq + 1) {
+            Some(0) => (header.sp == previous).then(Vec::new),
+            Some(_jump) => charge(&mut self.holes, head, header),
+            None => None,
         };
-        if !sound {
+        charged.unwrap_or_else(|| {
             let detail = format!("record {} breaks the chain of session {sid}", header.seq);
             let at = (self.here.0, self.offset(start));
             let mut hole = Hole::new(header.seq - 1, at, Shape::BrokenChain, detail);
             hole.sessions.insert(sid.clone());
             self.holes.push(hole);
-        }
+            Vec::new()
+        })
     }
 
     /// Hands on every whole turn that no possible tail precedes.
@@ -320,9 +324,15 @@ impl Walk {
         }
     }
 
-    /// Takes everything back that was admitted and not handed on, so that the heads are those at the last whole turn.
+    /// Takes everything back that was admitted and not handed on: the heads are those at the last whole turn, and a
+    /// record that is cut explains no hole.
     pub(crate) fn retreat(&mut self) {
         while let Some(pending) = self.pending.pop_back() {
+            for (index, hole) in pending.charged {
+                if let Some(charged) = self.holes.get_mut(index) {
+                    *charged = hole;
+                }
+            }
             if let Some((sid, before)) = pending.before {
                 self.heads.restore(&sid, before);
             }

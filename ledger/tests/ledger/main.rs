@@ -5,6 +5,7 @@ mod basics;
 mod crashes;
 mod damage;
 mod format;
+mod judging;
 mod kills;
 mod port;
 mod readers;
