@@ -52,7 +52,7 @@ fn recovers_for_good(disk: &SimulatedDisk, mut ledger: Ledger<SimulatedStorage>,
     let kept = records(&ledger);
     let stored = on_disk(disk);
     assert!(kept.iter().all(|record| stored.contains(&record.line())), "what is kept stands on the disk");
-    let note = Entry { t: "note".to_owned(), sid: None, ep: None, members: Map::from_iter([body()]) };
+    let note = Entry::new("note", Map::from_iter([body()]));
     let batch: Vec<Entry> = recovery.owed.iter().cloned().chain([note]).collect();
     let positions = ledger.append(&batch, &STAMP).expect("a recovered ledger takes records");
     ledger.sync().expect("and syncs them");

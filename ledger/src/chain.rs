@@ -8,7 +8,7 @@ use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
 use crate::record::Header;
 
-/// The ends of the global chain and of every session's chain.
+/// The ends of the global chain and of every session's open chain: one that a `fin` has ended is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Heads {
@@ -45,17 +45,26 @@ impl Heads {
         let (sid, sn) = (header.sid.clone()?, header.sn?);
         let before = self.session(&sid);
         let link = Position { seq: sn, digest };
-        self.sessions.insert(sid.clone(), SessionHead { link, seq: header.seq });
+        self.set(&sid, (!header.fin).then_some(SessionHead { link, seq: header.seq }));
         Some((sid, before))
+    }
+
+    /// Moves to the end of a batch that was written.
+    pub(crate) fn follow(&mut self, written: &Drafted) {
+        self.last = written.last;
+        written.sessions.iter().for_each(|(sid, head)| self.set(sid, *head));
     }
 
     /// Takes back an [`Heads::advance`] of a session, latest first.
     pub(crate) fn restore(&mut self, sid: &str, before: SessionHead) {
-        if before == SessionHead::START {
-            self.sessions.remove(sid);
-        } else {
-            self.sessions.insert(sid.to_owned(), before);
-        }
+        self.set(sid, (before != SessionHead::START).then_some(before));
+    }
+
+    fn set(&mut self, sid: &str, head: Option<SessionHead>) {
+        match head {
+            Some(head) => self.sessions.insert(sid.to_owned(), head),
+            None => self.sessions.remove(sid),
+        };
     }
 }
 
@@ -63,7 +72,7 @@ impl Heads {
 pub(crate) struct Draft<'a> {
     heads: &'a Heads,
     last: Position,
-    sessions: BTreeMap<String, SessionHead>,
+    sessions: BTreeMap<String, Option<SessionHead>>,
     positions: Vec<Position>,
 }
 
@@ -82,7 +91,10 @@ impl<'a> Draft<'a> {
         end: bool,
     ) -> Result<Position, EntryFault> {
         let session = match &entry.sid {
-            Some(sid) => self.sessions.get(sid).copied().unwrap_or_else(|| self.heads.session(sid)),
+            Some(sid) => match self.sessions.get(sid) {
+                Some(head) => head.ok_or_else(|| EntryFault::Finished(sid.clone()))?,
+                None => self.heads.session(sid),
+            },
             None => SessionHead::START,
         };
         let link = Link { previous: self.last, session: session.link, durable, end, stamp };
@@ -91,7 +103,8 @@ impl<'a> Draft<'a> {
         self.positions.push(position);
         if let Some(sid) = &entry.sid {
             let link = Position { seq: session.link.seq + 1, digest: position.digest };
-            self.sessions.insert(sid.clone(), SessionHead { link, seq: position.seq });
+            let head = SessionHead { link, seq: position.seq };
+            self.sessions.insert(sid.clone(), (!entry.fin).then_some(head));
         }
         Ok(position)
     }
@@ -104,7 +117,7 @@ impl<'a> Draft<'a> {
 
 /// What the heads become once a batch is written, and the positions of its records.
 pub(crate) struct Drafted {
-    pub(crate) last: Position,
-    pub(crate) sessions: BTreeMap<String, SessionHead>,
+    last: Position,
+    sessions: BTreeMap<String, Option<SessionHead>>,
     pub(crate) positions: Vec<Position>,
 }

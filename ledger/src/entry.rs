@@ -10,7 +10,7 @@ use crate::digest::{Digest, Position};
 use crate::limits::{BATCH_BYTES_MAX, INTEGER_MAX, LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
 
 /// One record to be: what the caller says; sequence, chains, clocks and `dur` are the ledger's part.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Entry {
     /// The record's type: lower-case ASCII letters and `_`. `segment` is the ledger's own.
     pub t: String,
@@ -18,6 +18,8 @@ pub struct Entry {
     pub sid: Option<String>,
     /// The session's episode; only with `sid`.
     pub ep: Option<u32>,
+    /// Ends the session's chain: no later record may carry this `sid`, and the ledger forgets the session.
+    pub fin: bool,
     /// Any of `op kind key req st err` (strings) and `res act body` (any JSON without floats).
     pub members: Map<String, Value>,
 }
@@ -39,9 +41,12 @@ pub enum EntryFault {
     /// Not 1 to [`TYPE_BYTES_MAX`] lower-case letters and `_`, or the ledger's own type.
     #[error("\"{0}\" is not a type that a caller may write")]
     Type(String),
-    /// Empty or longer than [`SESSION_ID_BYTES_MAX`], or an episode without a session.
-    #[error("the session id is empty or too long, or an episode stands without one")]
+    /// Empty or longer than [`SESSION_ID_BYTES_MAX`], or an episode or `fin` without a session.
+    #[error("the session id is empty or too long, or an episode or the end of a chain stands without one")]
     Session,
+    /// A record before it in the same batch ended the session's chain.
+    #[error("the chain of session \"{0}\" has ended")]
+    Finished(String),
     /// A member that the format does not have.
     #[error("the format has no member \"{0}\" for callers")]
     UnknownMember(String),
@@ -110,6 +115,13 @@ pub(crate) fn write_line(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> R
     Ok(Position { seq: link.previous.seq + 1, digest })
 }
 
+impl Entry {
+    /// A record of no session.
+    pub fn new(t: impl Into<String>, members: Map<String, Value>) -> Entry {
+        Entry { t: t.into(), members, ..Entry::default() }
+    }
+}
+
 /// Splits entries that need not stand in one turn into batches that [`Ledger::append`](crate::Ledger::append) takes.
 pub fn turns_of(entries: &[Entry]) -> Vec<&[Entry]> {
     let mut turns = Vec::new();
@@ -156,7 +168,7 @@ fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
     }
     match &entry.sid {
         Some(sid) if !is_session_id(sid) => return Err(EntryFault::Session),
-        None if entry.ep.is_some() => return Err(EntryFault::Session),
+        None if entry.ep.is_some() || entry.fin => return Err(EntryFault::Session),
         Some(_) | None => {}
     }
     for name in entry.members.keys() {
@@ -187,9 +199,13 @@ fn write_record(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> Result<(),
     if let Some(ep) = entry.ep {
         writer.integer("ep", u64::from(ep))?;
     }
-    for name in ["err", "key", "kind"] {
-        writer.given(entry, name)?;
+    writer.given(entry, "err")?;
+    if entry.fin {
+        writer.name("fin");
+        writer.out.extend_from_slice(b"true");
     }
+    writer.given(entry, "key")?;
+    writer.given(entry, "kind")?;
     writer.integer("mono", stamp.mono_us)?;
     writer.given(entry, "op")?;
     if link.previous.seq > 0 {
@@ -269,7 +285,7 @@ mod tests {
 
     fn entry(members: Value) -> Entry {
         let Value::Object(members) = members else { panic!("an object") };
-        Entry { t: "accept".to_owned(), sid: Some("s".to_owned()), ep: Some(1), members }
+        Entry { t: "accept".to_owned(), sid: Some("s".to_owned()), ep: Some(1), fin: false, members }
     }
 
     fn write(entry: &Entry) -> Result<String, EntryFault> {
@@ -323,6 +339,7 @@ mod tests {
             (Entry { t: String::new(), ..entry(json!({})) }, EntryFault::Type(String::new())),
             (Entry { sid: Some(String::new()), ..entry(json!({})) }, EntryFault::Session),
             (Entry { sid: None, ..entry(json!({})) }, EntryFault::Session),
+            (Entry { sid: None, ep: None, fin: true, ..entry(json!({})) }, EntryFault::Session),
         ];
         for (entry, fault) in cases {
             assert_eq!(write(&entry), Err(fault));

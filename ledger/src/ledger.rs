@@ -169,8 +169,7 @@ impl<S: Storage> Ledger<S> {
         if let (Some(segment), Some(active)) = (past.segments.last_mut(), &self.active) {
             segment.content = active.end;
         }
-        past.heads.last = written.last;
-        past.heads.sessions.extend(written.sessions);
+        past.heads.follow(&written);
         past.records += u64::try_from(written.positions.len()).expect("a batch is small");
         let positions = written.positions.split_off(usize::from(rotate));
         for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {

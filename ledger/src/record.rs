@@ -47,6 +47,8 @@ pub struct Header {
     pub dur: u64,
     /// Whether the turn ends here.
     pub end: bool,
+    /// Whether the session's chain ends here.
+    pub fin: bool,
     /// Operation id.
     pub op: Option<String>,
     /// Method.
@@ -177,6 +179,8 @@ struct Stored<'a> {
     #[serde(default, deserialize_with = "present")]
     err: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    fin: Option<bool>,
+    #[serde(default, deserialize_with = "present")]
     key: Option<String>,
     #[serde(default, deserialize_with = "present")]
     kind: Option<String>,
@@ -237,6 +241,7 @@ fn parse(digest: Digest, r: &[u8]) -> Option<Record> {
         bg: stored.bg,
         dur: stored.dur,
         end: stored.end == Some(true),
+        fin: stored.fin == Some(true),
         op: stored.op,
         kind: stored.kind,
         key: stored.key,
@@ -246,7 +251,8 @@ fn parse(digest: Digest, r: &[u8]) -> Option<Record> {
         at: stored.at,
         mono: stored.mono,
     };
-    let whole = stored.v == VERSION && stored.end != Some(false) && links_are_whole(&header);
+    let flags = stored.end != Some(false) && stored.fin != Some(false);
+    let whole = stored.v == VERSION && flags && links_are_whole(&header);
     whole.then(|| Record { digest, header, r: text.into(), act, body, res })
 }
 
@@ -257,7 +263,7 @@ fn links_are_whole(header: &Header) -> bool {
         Some(sn) => {
             header.sid.as_ref().is_some_and(|sid| is_session_id(sid)) && sn >= 1 && (sn == 1) == header.sp.is_none()
         }
-        None => header.sid.is_none() && header.sp.is_none() && header.ep.is_none(),
+        None => header.sid.is_none() && header.sp.is_none() && header.ep.is_none() && !header.fin,
     };
     global && session && is_type(&header.t)
 }
@@ -308,6 +314,8 @@ mod tests {
             R.replace("\"seq\":1", "\"seq\":0"),
             R.replace("\"dur\":0", "\"dur\":1"),
             R.replace("\"mono\":1", "\"end\":false,\"mono\":1"),
+            R.replace("\"mono\":1", "\"fin\":true,\"mono\":1"),
+            R.replace("\"mono\":1", "\"fin\":false,\"mono\":1").replace("\"t\":", "\"sid\":\"a\",\"sn\":1,\"t\":"),
             R.replace("\"mono\":1", "\"mono\": 1"),
             R.replace("\"mono\":1", "\"mono\":1,\"mono\":1"),
             R.replace("\"t\":", "\"sn\":1,\"t\":"),

@@ -37,14 +37,13 @@ impl SegmentBody {
 
     pub(crate) fn entry(&self) -> Entry {
         let body = serde_json::to_value(self).expect("strings and numbers always serialise");
-        let members = Map::from_iter([("body".to_owned(), body)]);
-        Entry { t: SEGMENT_TYPE.to_owned(), sid: None, ep: None, members }
+        own_entry(SEGMENT_TYPE, body)
     }
 }
 
 /// An entry of the ledger's own making, without a session.
 pub(crate) fn own_entry(t: &str, body: Value) -> Entry {
-    Entry { t: t.to_owned(), sid: None, ep: None, members: Map::from_iter([("body".to_owned(), body)]) }
+    Entry::new(t, Map::from_iter([("body".to_owned(), body)]))
 }
 
 /// The file name of the segment whose first record has this sequence number.

@@ -32,7 +32,7 @@ pub fn entry(event: &Event) -> (Entry, usize) {
     let t = text(members.remove("t")).expect("an event names its type");
     let sid = text(members.remove("sid"));
     let ep = members.remove("ep").and_then(|value| value.as_u64()).and_then(|ep| u32::try_from(ep).ok());
-    (Entry { t, sid, ep, members }, bytes)
+    (Entry { t, sid, ep, fin: false, members }, bytes)
 }
 
 /// The event that a record holds, or none if the record is the ledger's own.

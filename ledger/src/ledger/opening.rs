@@ -252,7 +252,7 @@ mod tests {
 
     fn entry(t: &str, sid: Option<&str>, body: Value) -> Entry {
         let members = Map::from_iter([("body".to_owned(), body)]);
-        Entry { t: t.to_owned(), sid: sid.map(str::to_owned), ep: None, members }
+        Entry { sid: sid.map(str::to_owned), ..Entry::new(t, members) }
     }
 
     fn options() -> Options {

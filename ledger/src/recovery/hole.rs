@@ -71,7 +71,7 @@ impl Hole {
         }
     }
 
-    /// Names every session that could own what no jump accounts for.
+    /// Names every session that could own what no jump accounts for: the silent ones whose chain has not ended.
     pub(crate) fn close(&mut self, heads: &Heads) {
         if self.explained < self.missing {
             let silent = heads.sessions.iter().filter(|(_sid, head)| head.seq <= self.after_seq);

@@ -181,8 +181,7 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
         let mut hole = hole.clone();
         hole.close(&walk.heads);
         let class = classify(Zone::Synced, hole.shape, boot, Extent::WithinBatch);
-        let known = |sid: &&String| walk.heads.sessions.contains_key(*sid);
-        let sessions = hole.sessions.iter().chain(&hole.suspects).filter(known).cloned().collect();
+        let sessions = hole.sessions.iter().chain(&hole.suspects).cloned().collect();
         let seq = Some(hole.first_seq());
         let Hole { missing, offset, ref detail, .. } = hole;
         let (segment, detail) = (file_name(hole.segment), detail.clone());

@@ -183,8 +183,9 @@ impl Walk {
             let detail = format!("record {seq} does not follow from record {}", self.heads.last.seq);
             // It may be ours, so what it says to be synced is not cut as a tail; about itself it proves nothing.
             self.raise_durable(record.header.dur.min(self.heads.last.seq));
+            let ours = record.header.sid.filter(|sid| self.heads.sessions.contains_key(sid));
             let hole = self.note(line.start, Shape::BrokenChain, &detail);
-            hole.sessions.extend(record.header.sid);
+            hole.sessions.extend(ours);
             return;
         }
         let missing = record.header.seq - self.next_seq();
@@ -274,8 +275,8 @@ impl Walk {
         }
     }
 
-    /// The session's own chain: its jumps are explained by holes, or are breaks themselves. Returns what
-    /// [`charge`] changed.
+    /// The session's own chain: its jumps are explained by holes, or are breaks themselves. A session without an open
+    /// chain is a new one. Returns what [`charge`] changed.
     fn check_session(&mut self, record: &Record, start: usize) -> Vec<(usize, Hole)> {
         let header = &record.header;
         let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return Vec::new() };

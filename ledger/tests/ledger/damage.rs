@@ -22,7 +22,8 @@ struct Sample {
     placed: Vec<Placed>,
 }
 
-/// Twenty-four records in three segments, four sessions, one of which falls silent early, and records of no session.
+/// Twenty-four records in three segments, five sessions, one of which falls silent early and one of which ends, and
+/// records of no session.
 fn sample() -> Sample {
     let disk = SimulatedDisk::new();
     let mut small = options(BOOT);
@@ -32,8 +33,12 @@ fn sample() -> Sample {
     let mut number = 0;
     while ledger.head().seq < 24 {
         let sid = |number: usize| if number > 8 && number.is_multiple_of(8) { Some("a") } else { sessions[number % 8] };
-        let batch: Vec<_> =
-            (0..1 + number % 2).map(|more| entry(sid(number + more), &format!("n{number}+{more}"))).collect();
+        let note = |number: usize, text: &str| match number {
+            4 => entry(Some("done"), text),
+            10 => last_entry("done", text),
+            _ => entry(sid(number), text),
+        };
+        let batch: Vec<_> = (0..1 + number % 2).map(|more| note(number + more, &format!("n{number}+{more}"))).collect();
         number += batch.len();
         turn(&mut ledger, &batch);
     }
@@ -63,7 +68,7 @@ impl Sample {
     }
 
     /// Who could own the missing record: its session if a later record of it shows the jump, else every session that
-    /// is silent from there on, if nothing else accounts for it.
+    /// is silent from there on and has not ended, if nothing else accounts for it.
     fn possible_owners(&self, gone: &[u64]) -> BTreeSet<String> {
         let last = gone.iter().max().unwrap();
         let left =
@@ -76,7 +81,9 @@ impl Sample {
             lost.iter().flatten().filter(|sid| later.contains(*sid)).map(|sid| (*sid).clone()).collect();
         if lost.iter().any(|sid| sid.is_none_or(|sid| !later.contains(sid))) {
             let earlier = left().filter(|header| header.seq < *last).filter_map(|header| header.sid.as_ref());
-            owners.extend(earlier.filter(|sid| !later.contains(sid)).cloned());
+            let ended: BTreeSet<&String> =
+                left().filter(|header| header.fin).filter_map(|header| header.sid.as_ref()).collect();
+            owners.extend(earlier.filter(|sid| !later.contains(sid) && !ended.contains(sid)).cloned());
         }
         owners
     }
@@ -351,7 +358,7 @@ fn a_suspicious_tail_is_set_aside_and_stays_a_problem() {
 #[test]
 fn a_sessions_own_chain_verifies_alone() {
     let sample = sample();
-    for sid in ["a", "b", "c", "early"] {
+    for sid in ["a", "b", "c", "early", "done"] {
         let lines: Vec<String> = sample
             .placed
             .iter()
@@ -367,9 +374,4 @@ fn a_sessions_own_chain_verifies_alone() {
         }
         assert!(!lines.is_empty());
     }
-}
-
-fn line_starts(bytes: &[u8]) -> Vec<usize> {
-    let ends = bytes.iter().enumerate().filter(|(_at, byte)| **byte == b'\n').map(|(at, _byte)| at + 1);
-    std::iter::once(0).chain(ends).collect()
 }

@@ -18,10 +18,9 @@ fn golden_disk() -> SimulatedDisk {
     let options = Options { segment_bytes: 2500, ..Options::new("golden-ledger", "golden-boot") };
     let (mut ledger, _recovery) = Ledger::open(disk.storage(), options).unwrap();
     let entry = |t: &str, sid: Option<&str>, ep, fields: Value| Entry {
-        t: t.to_owned(),
         sid: sid.map(str::to_owned),
         ep,
-        members: members(fields),
+        ..Entry::new(t, members(fields))
     };
     let session = Some("k3x9q2m7w5ab");
     let turns = vec![

@@ -9,6 +9,7 @@ mod judging;
 mod kills;
 mod port;
 mod readers;
+mod sessions;
 mod snapshots;
 mod support;
 mod tails;

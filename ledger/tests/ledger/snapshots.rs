@@ -366,12 +366,7 @@ fn a_failed_append_leaves_no_trace_in_a_snapshot() {
     let mut fold = Texts::default();
     let (mut ledger, _recovery) = open_from(&disk, &mut fold);
     disk.inject(Fault { call: Call::Write, after: 0, kind: FaultKind::Error(ErrorKind::StorageFull) });
-    let gap = Entry {
-        t: "gap".to_owned(),
-        members: members(serde_json::json!({"body": {"first": 1, "sessions": ["a"]}})),
-        sid: None,
-        ep: None,
-    };
+    let gap = Entry::new("gap", members(serde_json::json!({"body": {"first": 1, "sessions": ["a"]}})));
     assert!(ledger.append(&[entry(Some("a"), "no"), gap], &STAMP).is_err());
     ledger.snapshot(&fold.payload(), FOLD).unwrap();
     drop(ledger);

@@ -1,8 +1,10 @@
 //! What the tests share: entries, stamps, and opening a ledger on a simulated disk.
 
+use data_encoding::HEXLOWER;
 use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
 use ostler_ledger::{Entry, Fold, Ledger, Options, Position, Record, Recovery, Stamp};
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 pub(crate) const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
 pub(crate) const BOOT: &str = "boot-a";
@@ -15,8 +17,12 @@ pub(crate) fn members(value: Value) -> Map<String, Value> {
 
 /// A record of a session; `None` names none.
 pub(crate) fn entry(sid: Option<&str>, text: &str) -> Entry {
-    let members = members(json!({"body": {"text": text}}));
-    Entry { t: "note".to_owned(), sid: sid.map(str::to_owned), ep: None, members }
+    Entry { sid: sid.map(str::to_owned), ..Entry::new("note", members(json!({"body": {"text": text}}))) }
+}
+
+/// The last record of a session.
+pub(crate) fn last_entry(sid: &str, text: &str) -> Entry {
+    Entry { fin: true, ..entry(Some(sid), text) }
 }
 
 pub(crate) fn options(boot: &str) -> Options {
@@ -94,6 +100,23 @@ impl Fold for Texts {
     }
 }
 
+/// A record with its right digest, as only somebody who forges can make it: the members of `like` with these changed,
+/// `null` for left out.
+pub(crate) fn forged(like: &Record, changes: Value) -> String {
+    let mut r: Value = serde_json::from_str(like.raw()).expect("a record is JSON");
+    r.as_object_mut().expect("an object").extend(members(changes));
+    r.as_object_mut().expect("an object").retain(|_name, value| !value.is_null());
+    // `Map` sorts, and names are ASCII, so this is the canonical form.
+    let r = r.to_string();
+    let digest = Sha256::new().chain_update("ledger-record-v1\n").chain_update(&r).finalize();
+    format!("{{\"d\":\"{}\",\"r\":{r}}}\n", HEXLOWER.encode(&digest))
+}
+
+/// The digest of a line.
+pub(crate) fn digest_of(line: &str) -> &str {
+    &line[6..70]
+}
+
 pub(crate) fn segment(file: &str) -> Name<'_> {
     Name { folder: Folder::Ledger, file }
 }
@@ -111,4 +134,10 @@ pub(crate) fn disk_of(files: &[(String, Vec<u8>)]) -> SimulatedDisk {
         disk.tamper(segment(file), bytes);
     }
     disk
+}
+
+/// Where each line begins, and the end.
+pub(crate) fn line_starts(bytes: &[u8]) -> Vec<usize> {
+    let ends = bytes.iter().enumerate().filter(|(_at, byte)| **byte == b'\n').map(|(at, _byte)| at + 1);
+    std::iter::once(0).chain(ends).collect()
 }
