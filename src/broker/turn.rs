@@ -302,6 +302,17 @@ impl<S: Storage, T> Turn<S, T> {
         }
     }
 
+    /// Marks the last record of every session that is gone with its files: the ledger may forget its chain. Nothing
+    /// names such a session again.
+    fn end_chains(&self, batch: &mut Batch<T>) {
+        let mut ended = BTreeSet::new();
+        for (event, entry) in batch.events.iter().zip(&mut batch.entries).rev() {
+            let Some(sid) = session_of(event) else { continue };
+            let gone = self.state.sessions.get(sid).is_none() && self.state.removals.get(sid).is_none();
+            entry.fin = gone && ended.insert(sid);
+        }
+    }
+
     fn commit(
         &mut self,
         now: Time,
@@ -315,6 +326,7 @@ impl<S: Storage, T> Turn<S, T> {
         }
         let conflicts = std::mem::take(&mut self.conflicts);
         self.work(&mut batch, conflicts, now);
+        self.end_chains(&mut batch);
         #[cfg(feature = "testing")]
         if self.planted.reply_before_sync {
             let touched = touched(&batch.events);
@@ -453,10 +465,14 @@ fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {
 
 /// The sessions that these events speak of.
 fn touched(events: &[Event]) -> BTreeSet<SessionId> {
-    let of = |event: &Event| match event {
-        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.clone(),
-        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid.clone()),
+    events.iter().filter_map(session_of).cloned().collect()
+}
+
+/// The session in whose chain the event stands.
+fn session_of(event: &Event) -> Option<&SessionId> {
+    match event {
+        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.as_ref(),
+        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid),
         Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
-    };
-    events.iter().filter_map(of).collect()
+    }
 }

@@ -245,7 +245,10 @@ impl Asked<'_> {
         }
         let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Failed };
         let decided = Decided { operation: id, outcome, reason: reason.to_owned() };
-        let mut events = vec![self.accept(Kind::Resolve, operation.session.as_ref(), None, Plan::Nothing)];
+        // The chain of a session that is gone with its files has ended.
+        let open = |sid: &&SessionId| self.state.sessions.get(sid).is_some() || self.state.removals.get(sid).is_some();
+        let sid = operation.session.as_ref().filter(open);
+        let mut events = vec![self.accept(Kind::Resolve, sid, None, Plan::Nothing)];
         events.push(Event::Operator { act: self.request.actor.clone(), body: decided });
         let fenced = operation.session.as_ref().and_then(|sid| self.state.sessions.get(sid));
         if let Some(session) = fenced
@@ -254,7 +257,7 @@ impl Asked<'_> {
             let body = FenceChange { fence: None };
             events.push(Event::Fence { sid: session.id.clone(), ep: session.episode, body });
         }
-        events.push(self.done(Kind::Resolve, operation.session.as_ref(), Gained::default()));
+        events.push(self.done(Kind::Resolve, sid, Gained::default()));
         self.answered(events)
     }
 }

@@ -46,6 +46,7 @@ pub(super) fn verified(disk: &SimulatedDisk, boot: String, head: u64) -> Checked
 /// The whole ledger against everything that ran.
 pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer) -> Checked {
     let stories = stories(disk)?;
+    chains(disk)?;
     let ran = |run: &Run| computer.executions.contains_key(run);
     let mut started: BTreeSet<&Run> = BTreeSet::new();
     let mut effects: BTreeMap<&(Option<String>, String), usize> = BTreeMap::new();
@@ -85,6 +86,29 @@ fn refusals(stories: &BTreeMap<String, Story>, intents: &[Intent]) -> Checked {
         let asked = asked.ok_or_else(|| Broken(format!("law 5: nobody asked for {op}")))?;
         claim(story.kind == asked.wish.kind().word(), || format!("law 5: {op} is a {}", story.kind))?;
         claim(asked.accepted || asked.lost || asked.open > 0, || format!("law 7: {op} was refused and is recorded"))?;
+    }
+    Ok(())
+}
+
+/// The chain of a session ends with the turn in which it is removed, and not before; nothing names it again.
+fn chains(disk: &SimulatedDisk) -> Checked {
+    let (mut ended, mut removed) = (BTreeSet::new(), BTreeSet::new());
+    let copy = copy(disk).storage();
+    for record in Records::new(&copy) {
+        let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
+        let header = &record.header;
+        if let Some(sid) = &header.sid {
+            claim(!ended.contains(sid), || format!("record {} stands behind the end of {sid}", header.seq))?;
+            if header.t == "session" && record.body() == Some("\"removed\"") {
+                removed.insert(sid.clone());
+            }
+            if header.fin {
+                ended.insert(sid.clone());
+            }
+        }
+        claim(!header.end || ended == removed, || {
+            format!("at record {} removed are {removed:?} and ended {ended:?}", header.seq)
+        })?;
     }
     Ok(())
 }
