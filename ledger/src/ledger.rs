@@ -17,7 +17,9 @@ use crate::chain::{Draft, Drafted};
 use crate::digest::{Digest, Position};
 use crate::entry::{Entry, EntryFault, Stamp};
 use crate::limits::{BATCH_BYTES_MAX, TAIL_BYTES_MAX};
-use crate::reader::Records;
+use crate::lookup::record_in;
+use crate::reader::{ReadError, Records};
+use crate::record::Record;
 use crate::recovery::past::{Past, SegmentFile, Stated};
 use crate::recovery::repair::create_empty;
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
@@ -190,6 +192,20 @@ impl<S: Storage> Ledger<S> {
         let synced = self.sync_files();
         self.poisoned = synced.is_err();
         synced.map_err(SyncError::Failed)
+    }
+
+    /// The durable record with this sequence number; none if there is none or it does not verify. Reads about a dozen
+    /// pages, however long the ledger is.
+    ///
+    /// # Errors
+    /// As [`record_at`](crate::record_at).
+    pub fn record(&self, seq: u64) -> Result<Option<Record>, ReadError> {
+        let segments = &self.past.segments;
+        let behind = segments.partition_point(|segment| segment.first_seq <= seq);
+        match segments[..behind].last() {
+            Some(segment) if seq <= self.durable => record_in(&self.storage, &segment.file(), seq),
+            Some(_) | None => Ok(None),
+        }
     }
 
     /// Every record in order, whole turns only.

@@ -7,6 +7,7 @@ mod damage;
 mod format;
 mod judging;
 mod kills;
+mod lookup;
 mod port;
 mod readers;
 mod sessions;
