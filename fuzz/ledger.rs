@@ -2,7 +2,7 @@
 //! touches nothing else, and never finds more to do the second time.
 
 use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
-use ostler_ledger::{Entry, Ledger, Options, Record, Recovery, Stamp, VerifyOptions, verify};
+use ostler_ledger::{Entry, Ledger, Options, Record, Recovery, Stamp, VerifyOptions, strict, verify};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -22,14 +22,33 @@ pub fn ledger_segment(bytes: &[u8]) -> bool {
 pub fn ledger_line(bytes: &[u8]) -> bool {
     let mut segment = Vec::new();
     for record in bytes.split(|byte| *byte == b'\n').filter(|record| !record.is_empty()) {
-        let hash = Sha256::new().chain_update(b"ledger-record-v1\n").chain_update(record).finalize();
-        segment.extend_from_slice(b"{\"d\":\"");
-        hash.iter().for_each(|byte| segment.extend_from_slice(format!("{byte:02x}").as_bytes()));
-        segment.extend_from_slice(b"\",\"r\":");
-        segment.extend_from_slice(record);
-        segment.extend_from_slice(b"}\n");
+        segment.extend_from_slice(&line(record));
+        segment.push(b'\n');
     }
     ledger_segment(&segment)
+}
+
+/// One record, put into a line with its right digest, and as a line itself: the pass that the product reads with and the
+/// plain reading find the same in it.
+pub fn ledger_slice(bytes: &[u8]) -> bool {
+    let lines = [line(bytes), bytes.to_vec()];
+    let found = lines.map(|line| {
+        let sliced = Record::read(&line);
+        assert_eq!(sliced, strict::record(&line), "read in two ways: {}", line.escape_ascii());
+        if let Some(record) = &sliced {
+            assert_eq!(record.line().trim_end_matches('\n').as_bytes(), line, "a record is kept as it stands");
+        }
+        sliced.is_some()
+    });
+    found.contains(&true)
+}
+
+/// A record's line, without its LF.
+fn line(record: &[u8]) -> Vec<u8> {
+    let hash = Sha256::new().chain_update(b"ledger-record-v1\n").chain_update(record).finalize();
+    let mut line = b"{\"d\":\"".to_vec();
+    hash.iter().for_each(|byte| line.extend_from_slice(format!("{byte:02x}").as_bytes()));
+    [line.as_slice(), b"\",\"r\":", record, b"}"].concat()
 }
 
 /// Verifies and recovers `segment`. True if it is a ledger without a fault.

@@ -17,7 +17,7 @@ mod wire;
 pub use broker::{discovery_record, owner_record, start_report};
 pub use frame::frame;
 pub use host::{exit_record, host_record, host_wire, spec};
-pub use ledger::{ledger_line, ledger_segment};
+pub use ledger::{ledger_line, ledger_segment, ledger_slice};
 pub use machine::stored_events;
 pub use wire::{argument, wire_error, wire_parameters, wire_results};
 
@@ -40,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "host_wire", run: host_wire },
     Target { name: "ledger_line", run: ledger_line },
     Target { name: "ledger_segment", run: ledger_segment },
+    Target { name: "ledger_slice", run: ledger_slice },
     Target { name: "owner_record", run: owner_record },
     Target { name: "spec", run: spec },
     Target { name: "start_report", run: start_report },

@@ -1,9 +1,9 @@
-//! RFC 8785 form, twice: a writer that emits it by construction, and a recogniser that accepts nothing else.
+//! RFC 8785 form: a writer that emits it by construction, bounded by [`DEPTH_MAX`] and [`INTEGER_MAX`].
 //!
 //! One value has one text, so duplicate names, white space, floats, needless escapes and unsorted members cannot hide
-//! in a record whose digest is right. Neither half builds a tree; both are bounded by [`DEPTH_MAX`] and [`INTEGER_MAX`].
+//! in a record whose digest is right. Readers that accept nothing else: [`slice`](mod@crate::slice) and
+//! [`strict`](crate::strict).
 
-use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
@@ -92,7 +92,7 @@ pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-fn short_escape(byte: u8) -> Option<u8> {
+pub(crate) fn short_escape(byte: u8) -> Option<u8> {
     match byte {
         b'"' | b'\\' => Some(byte),
         0x08 => Some(b'b'),
@@ -105,140 +105,18 @@ fn short_escape(byte: u8) -> Option<u8> {
 }
 
 /// RFC 8785 sorts names by their UTF-16 code units, which differs from byte order above U+FFFF.
-fn name_order(left: &str, right: &str) -> Ordering {
+pub(crate) fn name_order(left: &str, right: &str) -> Ordering {
     if left.is_ascii() && right.is_ascii() { left.cmp(right) } else { left.encode_utf16().cmp(right.encode_utf16()) }
 }
 
-fn deeper(depth: usize) -> Result<usize, ValueFault> {
+pub(crate) fn deeper(depth: usize) -> Result<usize, ValueFault> {
     if depth >= DEPTH_MAX { Err(ValueFault::Depth) } else { Ok(depth + 1) }
-}
-
-/// Whether the whole text is one object in RFC 8785 form within the limits. `depth` is the level of what holds it.
-pub(crate) fn is_canonical_object(text: &str, depth: usize) -> bool {
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
-    reader.peek() == Some(b'{') && reader.value(depth).is_some() && reader.at == reader.bytes.len()
-}
-
-/// A cursor over UTF-8 text; every method returns `None` at the first byte that the form does not allow.
-struct Reader<'a> {
-    text: &'a str,
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Reader<'a> {
-    fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
-    }
-
-    fn eat(&mut self, token: &[u8]) -> Option<()> {
-        self.bytes[self.at..].starts_with(token).then(|| self.at += token.len())
-    }
-
-    fn value(&mut self, depth: usize) -> Option<()> {
-        match self.peek()? {
-            b'{' => self.object(deeper(depth).ok()?),
-            b'[' => self.array(deeper(depth).ok()?),
-            b'"' => self.string().map(|_text| ()),
-            b't' => self.eat(b"true"),
-            b'f' => self.eat(b"false"),
-            b'n' => self.eat(b"null"),
-            _ => self.integer(),
-        }
-    }
-
-    fn object(&mut self, depth: usize) -> Option<()> {
-        self.eat(b"{")?;
-        if self.peek() == Some(b'}') {
-            return self.eat(b"}");
-        }
-        let mut previous: Option<Cow<'a, str>> = None;
-        loop {
-            let name = unescape(self.string()?);
-            if previous.is_some_and(|previous| name_order(&previous, &name) != Ordering::Less) {
-                return None;
-            }
-            previous = Some(name);
-            self.eat(b":")?;
-            self.value(depth)?;
-            match self.peek()? {
-                b',' => self.eat(b",")?,
-                _ => return self.eat(b"}"),
-            }
-        }
-    }
-
-    fn array(&mut self, depth: usize) -> Option<()> {
-        self.eat(b"[")?;
-        if self.peek() == Some(b']') {
-            return self.eat(b"]");
-        }
-        loop {
-            self.value(depth)?;
-            match self.peek()? {
-                b',' => self.eat(b",")?,
-                _ => return self.eat(b"]"),
-            }
-        }
-    }
-
-    /// A string, as it stands between its quotes. Only the escapes that the writer emits are accepted.
-    fn string(&mut self) -> Option<&'a str> {
-        self.eat(b"\"")?;
-        let start = self.at;
-        loop {
-            match self.peek()? {
-                b'"' => break,
-                b'\\' => self.at += escape(&self.bytes[self.at..])?.1,
-                byte if byte < 0x20 => return None,
-                _ => self.at += 1,
-            }
-        }
-        self.at += 1;
-        Some(&self.text[start..self.at - 1])
-    }
-
-    fn integer(&mut self) -> Option<()> {
-        let negative = self.eat(b"-").is_some();
-        let start = self.at;
-        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.at += 1;
-        }
-        let digits = std::str::from_utf8(&self.bytes[start..self.at]).ok()?;
-        let minimal = digits == "0" && !negative || !digits.starts_with('0');
-        let value: u64 = digits.parse().ok()?;
-        (minimal && value <= INTEGER_MAX).then_some(())
-    }
-}
-
-/// The byte that an escape at the beginning stands for, and the length of the escape, if the writer would emit it.
-fn escape(bytes: &[u8]) -> Option<(u8, usize)> {
-    let letter = bytes.get(1).copied()?;
-    if letter == b'u' {
-        let digits = bytes.get(2..6)?;
-        let byte = (0..0x20u8).find(|byte| format!("{byte:04x}").as_bytes() == digits)?;
-        return short_escape(byte).is_none().then_some((byte, 6));
-    }
-    let byte = (0..0x80u8).find(|byte| short_escape(*byte) == Some(letter))?;
-    Some((byte, 2))
-}
-
-/// The text of a string that was read as canonical.
-fn unescape(raw: &str) -> Cow<'_, str> {
-    let mut text = String::new();
-    let mut rest = raw;
-    while let Some(at) = rest.find('\\') {
-        let (byte, len) = escape(&rest.as_bytes()[at..]).expect("the reader accepts no other escape");
-        text.push_str(&rest[..at]);
-        text.push(char::from(byte));
-        rest = &rest[at + len..];
-    }
-    if text.is_empty() { Cow::Borrowed(rest) } else { Cow::Owned(text + rest) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strict::is_canonical_object;
     use serde_json::json;
 
     fn text_of(value: &Value) -> Result<String, ValueFault> {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::digest::{Digest, Position};
+use crate::digest::Position;
 use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
-use crate::record::Header;
 
 /// The ends of the global chain and of every session's open chain: one that a `fin` has ended is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,14 +38,18 @@ impl Heads {
         self.sessions.get(sid).copied().unwrap_or(SessionHead::START)
     }
 
-    /// Moves to a record that was written or read; what a session's head was before comes back, for undoing.
-    pub(crate) fn advance(&mut self, header: &Header, digest: Digest) -> Option<(String, SessionHead)> {
-        self.last = Position { seq: header.seq, digest };
-        let (sid, sn) = (header.sid.clone()?, header.sn?);
-        let before = self.session(&sid);
-        let link = Position { seq: sn, digest };
-        self.set(&sid, (!header.fin).then_some(SessionHead { link, seq: header.seq }));
-        Some((sid, before))
+    /// Moves a session to its record `link.seq`, which is the ledger's `seq`, or forgets it if `fin` says that its chain
+    /// ends there; what its head was before comes back.
+    pub(crate) fn advance(&mut self, sid: &str, link: Position, seq: u64, fin: bool) -> SessionHead {
+        let head = SessionHead { link, seq };
+        match self.sessions.get_mut(sid) {
+            Some(known) if !fin => std::mem::replace(known, head),
+            Some(_) => self.sessions.remove(sid).unwrap_or(SessionHead::START),
+            None => {
+                self.set(sid, (!fin).then_some(head));
+                SessionHead::START
+            }
+        }
     }
 
     /// Moves to the end of a batch that was written.

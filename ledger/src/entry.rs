@@ -279,8 +279,8 @@ fn rfc3339(at_us: u64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::canonical::is_canonical_object;
     use crate::limits::DEPTH_MAX;
+    use crate::strict::is_canonical_object;
     use serde_json::json;
 
     fn entry(members: Value) -> Entry {

@@ -17,9 +17,11 @@ mod reader;
 mod record;
 mod recovery;
 mod segment;
+mod slice;
 mod snapshot;
 /// The port to files and folders, on disk and simulated.
 pub mod storage;
+pub mod strict;
 mod verify;
 
 pub use canonical::ValueFault;

@@ -124,7 +124,7 @@ impl<S: Storage> OpenSegment<'_, S> {
 
     fn judged(&self, line: &[u8]) -> Result<Option<Record>, ReadError> {
         match judge(line) {
-            Judged::Record(record) => Ok(Some(*record)),
+            Judged::Record(record) => Ok(Some(Record::of(&record))),
             Judged::Bad(_) => Ok(None),
             Judged::Newer(version) => Err(ReadError::TooNew { segment: self.name.to_owned(), version }),
         }

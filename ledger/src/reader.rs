@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::record::Record;
-use crate::recovery::walk::Walk;
+use crate::recovery::walk::{Segment, Walk};
 use crate::recovery::{read_segment, segment_names};
 use crate::storage::Storage;
 
@@ -31,6 +31,7 @@ pub struct Records<'a, S: Storage> {
     walk: Walk,
     segments: Option<Vec<(String, u64)>>,
     index: usize,
+    segment: Segment,
     half_turns: bool,
     queue: VecDeque<Record>,
 }
@@ -43,7 +44,8 @@ impl<'a, S: Storage> Records<'a, S> {
 
     /// With the planted bug, if asked for: half a turn at the end is taken for a turn.
     pub(crate) fn judging(storage: &'a S, half_turns: bool) -> Records<'a, S> {
-        Records { storage, walk: Walk::new(), segments: None, index: 0, half_turns, queue: VecDeque::new() }
+        let (walk, segment, queue) = (Walk::new(), Segment::default(), VecDeque::new());
+        Records { storage, walk, segments: None, index: 0, segment, half_turns, queue }
     }
 
     /// Reads the next segment into the queue; `false` at the end.
@@ -54,13 +56,13 @@ impl<'a, S: Storage> Records<'a, S> {
         };
         let Some((file, _first_seq)) = segments.get(self.index) else {
             if self.half_turns {
-                self.walk.settle_half_turn(&mut |record| self.queue.push_back(record));
+                self.walk.settle_half_turn(&mut |settled| self.queue.push_back(settled.record()));
             }
             return Ok(!self.queue.is_empty());
         };
-        let segment = read_segment(self.storage, segments, self.index, 0)?;
+        read_segment(self.storage, segments, self.index, 0, &mut self.segment)?;
         let queue = &mut self.queue;
-        self.walk.segment(self.index, &segment, &mut |record| queue.push_back(record));
+        self.walk.segment(self.index, &self.segment, &mut |settled| queue.push_back(settled.record()));
         self.index += 1;
         match self.walk.newer {
             Some((_place, version)) => Err(ReadError::TooNew { segment: file.clone(), version }),

@@ -1,15 +1,11 @@
 //! A record as it stands in a line, and the judgement of a line. Reading never re-serialises: R is hashed as stored.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-
-use crate::canonical::is_canonical_object;
 use crate::digest::{Digest, Position};
-use crate::entry::{PREFIX_BYTES, is_session_id, is_type};
+use crate::entry::PREFIX_BYTES;
 use crate::limits::{LINE_BYTES_MAX, VERSION};
+use crate::slice::{Sliced, Text, slice};
 
 /// A verified record: the stored bytes, their digest, and the members that the chains need, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +14,10 @@ pub struct Record {
     pub digest: Digest,
     /// The parsed members.
     pub header: Header,
-    r: Box<str>,
-    act: Option<Range<usize>>,
-    body: Option<Range<usize>>,
-    res: Option<Range<usize>>,
+    pub(crate) r: Box<str>,
+    pub(crate) act: Option<Range<usize>>,
+    pub(crate) body: Option<Range<usize>>,
+    pub(crate) res: Option<Range<usize>>,
 }
 
 /// The members of a record but for `act`, `body` and `res`. Names and meanings are the format's own.
@@ -68,6 +64,49 @@ pub struct Header {
 }
 
 impl Record {
+    /// The record that a line without its LF holds; `None` if the line is not a sound record of this version. Says nothing of
+    /// the chain.
+    pub fn read(line: &[u8]) -> Option<Record> {
+        match judge(line) {
+            Judged::Record(sliced) => Some(Record::of(&sliced)),
+            Judged::Newer(_) | Judged::Bad(_) => None,
+        }
+    }
+
+    pub(crate) fn of(sliced: &Sliced<'_>) -> Record {
+        let text = |text: Option<Text<'_>>| text.map(|text| text.plain().into_owned());
+        let range = |value: Option<&[u8]>| {
+            value.map(|value| {
+                let start = value.as_ptr().addr() - sliced.r.as_ptr().addr();
+                start..start + value.len()
+            })
+        };
+        let header = Header {
+            t: sliced.t.to_owned(),
+            seq: sliced.seq,
+            prev: sliced.prev,
+            sid: text(sliced.sid),
+            ep: sliced.ep,
+            sn: sliced.sn,
+            sp: sliced.sp,
+            bg: sliced.bg,
+            dur: sliced.dur,
+            end: sliced.end,
+            fin: sliced.fin,
+            op: text(sliced.op),
+            kind: text(sliced.kind),
+            key: text(sliced.key),
+            req: text(sliced.req),
+            st: text(sliced.st),
+            err: text(sliced.err),
+            at: sliced.at.plain().into_owned(),
+            mono: sliced.mono,
+        };
+        let r = std::str::from_utf8(sliced.r).expect("the pass has checked it").into();
+        let (act, body, res) = (range(sliced.act), range(sliced.body), range(sliced.res));
+        Record { digest: sliced.digest, header, r, act, body, res }
+    }
+
     /// R, exactly as stored: one JSON object in RFC 8785 form.
     pub fn raw(&self) -> &str {
         &self.r
@@ -101,9 +140,9 @@ impl Record {
 
 /// What a line, LF included, turns out to be.
 #[derive(Debug)]
-pub(crate) enum Judged {
+pub(crate) enum Judged<R> {
     /// Sound in itself. Whether it belongs here is for the chain to say.
-    Record(Box<Record>),
+    Record(R),
     /// Sound, but of a version that this crate does not know.
     Newer(u64),
     /// Anything else.
@@ -124,18 +163,20 @@ pub(crate) enum BadLine {
 }
 
 /// Judges a line without its LF.
-pub(crate) fn judge(line: &[u8]) -> Judged {
+pub(crate) fn judge(line: &[u8]) -> Judged<Sliced<'_>> {
+    judge_by(line, slice)
+}
+
+/// Judges a line without its LF; `read` reads R once the digest is known to be right.
+pub(crate) fn judge_by<'a, R>(line: &'a [u8], read: impl FnOnce(Digest, &'a [u8]) -> Option<R>) -> Judged<R> {
     if line.len() >= LINE_BYTES_MAX {
         return Judged::Bad(BadLine::Length);
     }
-    let Some((digest, r)) = slice(line) else { return Judged::Bad(BadLine::Frame) };
+    let Some((digest, r)) = frame(line) else { return Judged::Bad(BadLine::Frame) };
     let version = claimed_version(r);
     let sound = |version| Digest::of_record(version, r) == digest;
     match version {
-        Some(VERSION) if sound(VERSION) => match parse(digest, r) {
-            Some(record) => Judged::Record(Box::new(record)),
-            None => Judged::Bad(BadLine::Record),
-        },
+        Some(VERSION) if sound(VERSION) => read(digest, r).map_or(Judged::Bad(BadLine::Record), Judged::Record),
         // A later version hashes under its own name; it may also have kept this one's.
         Some(newer) if newer > VERSION && (sound(newer) || sound(VERSION)) => Judged::Newer(newer),
         Some(_) | None if sound(VERSION) => Judged::Bad(BadLine::Record),
@@ -144,13 +185,18 @@ pub(crate) fn judge(line: &[u8]) -> Judged {
 }
 
 /// The digest and R of a line, by offsets alone.
-fn slice(line: &[u8]) -> Option<(Digest, &[u8])> {
+fn frame(line: &[u8]) -> Option<(Digest, &[u8])> {
     let frame = line.len() > PREFIX_BYTES + 2
         && line.starts_with(b"{\"d\":\"")
         && &line[70..PREFIX_BYTES] == b"\",\"r\":"
         && line.ends_with(b"}}");
     let digest = if frame { Digest::from_hex(&line[6..70])? } else { return None };
     Some((digest, &line[PREFIX_BYTES..line.len() - 1]))
+}
+
+/// R of a line that was judged sound.
+pub(crate) fn r_of(line: &[u8]) -> &[u8] {
+    &line[PREFIX_BYTES..line.len() - 1]
 }
 
 /// `v` is the last member of R in every version, so it can be read without parsing the rest.
@@ -160,112 +206,6 @@ fn claimed_version(r: &[u8]) -> Option<u64> {
     let (before, version) = r.split_at(r.len() - digits);
     let named = before.ends_with(b"\"v\":") && digits <= 15;
     if named { std::str::from_utf8(version).ok()?.parse().ok() } else { None }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Stored<'a> {
-    #[serde(borrow, default)]
-    act: Option<&'a RawValue>,
-    at: String,
-    bg: u64,
-    #[serde(borrow, default)]
-    body: Option<&'a RawValue>,
-    dur: u64,
-    #[serde(default, deserialize_with = "present")]
-    end: Option<bool>,
-    #[serde(default, deserialize_with = "present")]
-    ep: Option<u32>,
-    #[serde(default, deserialize_with = "present")]
-    err: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    fin: Option<bool>,
-    #[serde(default, deserialize_with = "present")]
-    key: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    kind: Option<String>,
-    mono: u64,
-    #[serde(default, deserialize_with = "present")]
-    op: Option<String>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    prev: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "present")]
-    req: Option<String>,
-    #[serde(borrow, default)]
-    res: Option<&'a RawValue>,
-    seq: u64,
-    #[serde(default, deserialize_with = "present")]
-    sid: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    sn: Option<u64>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    sp: Option<Cow<'a, str>>,
-    #[serde(default, deserialize_with = "present")]
-    st: Option<String>,
-    t: String,
-    v: u64,
-}
-
-/// A member that stands there has its type: `null` is not the same as absent.
-fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
-}
-
-fn parse(digest: Digest, r: &[u8]) -> Option<Record> {
-    let text = std::str::from_utf8(r).ok()?;
-    // R stands inside the line's own object, the first level.
-    if !is_canonical_object(text, 1) {
-        return None;
-    }
-    let stored: Stored<'_> = serde_json::from_str(text).ok()?;
-    let link = |hex: Option<Cow<'_, str>>| match hex {
-        None => Some(None),
-        Some(hex) => Digest::from_hex(hex.as_bytes()).map(Some),
-    };
-    let range = |raw: Option<&RawValue>| {
-        raw.map(|raw| {
-            let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-            start..start + raw.get().len()
-        })
-    };
-    let (prev, sp) = (link(stored.prev)?, link(stored.sp)?);
-    let (act, body, res) = (range(stored.act), range(stored.body), range(stored.res));
-    let header = Header {
-        t: stored.t,
-        seq: stored.seq,
-        prev,
-        sid: stored.sid,
-        ep: stored.ep,
-        sn: stored.sn,
-        sp,
-        bg: stored.bg,
-        dur: stored.dur,
-        end: stored.end == Some(true),
-        fin: stored.fin == Some(true),
-        op: stored.op,
-        kind: stored.kind,
-        key: stored.key,
-        req: stored.req,
-        st: stored.st,
-        err: stored.err,
-        at: stored.at,
-        mono: stored.mono,
-    };
-    let flags = stored.end != Some(false) && stored.fin != Some(false);
-    let whole = stored.v == VERSION && flags && links_are_whole(&header);
-    whole.then(|| Record { digest, header, r: text.into(), act, body, res })
-}
-
-/// The rules between members that hold for every record by itself.
-fn links_are_whole(header: &Header) -> bool {
-    let global = header.seq >= 1 && (header.seq == 1) == header.prev.is_none() && header.dur < header.seq;
-    let session = match header.sn {
-        Some(sn) => {
-            header.sid.as_ref().is_some_and(|sid| is_session_id(sid)) && sn >= 1 && (sn == 1) == header.sp.is_none()
-        }
-        None => header.sid.is_none() && header.sp.is_none() && header.ep.is_none() && !header.fin,
-    };
-    global && session && is_type(&header.t)
 }
 
 #[cfg(test)]
@@ -281,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_sound_line_gives_its_members_as_stored() {
-        let Judged::Record(record) = judge(&line(1, R)) else { panic!("sound") };
+        let record = Record::read(&line(1, R)).expect("sound");
         assert_eq!((record.raw(), record.body(), record.act()), (R, Some("{\"a\":[1,2]}"), None));
         assert_eq!(record.line().trim_end().as_bytes(), line(1, R));
         assert_eq!((record.header.seq, record.header.end), (1, false));

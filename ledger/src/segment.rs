@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::entry::Entry;
-use crate::record::Record;
+use crate::slice::Sliced;
 use crate::storage::{Folder, Name};
 
 /// The type of the record that opens a segment.
@@ -28,11 +28,11 @@ pub(crate) struct SegmentBody {
 
 impl SegmentBody {
     /// The body of a record, if it is a `segment` record with a body that can be read.
-    pub(crate) fn of(record: &Record) -> Option<SegmentBody> {
-        if record.header.t != SEGMENT_TYPE {
+    pub(crate) fn of(record: &Sliced<'_>) -> Option<SegmentBody> {
+        if record.t != SEGMENT_TYPE {
             return None;
         }
-        serde_json::from_str(record.body()?).ok()
+        serde_json::from_slice(record.body?).ok()
     }
 
     pub(crate) fn entry(&self) -> Entry {

@@ -12,10 +12,11 @@ use sha2::{Digest as _, Sha256};
 use crate::canonical::write_value;
 use crate::digest::{Digest, Position};
 use crate::limits::{LINE_BYTES_MAX, SNAPSHOT_BYTES_MAX};
-use crate::record::{Judged, Record, judge};
+use crate::record::{Judged, judge};
 use crate::recovery::past::{Footing, Past, SegmentFile};
 use crate::recovery::segment_names;
 use crate::segment::{SegmentBody, in_ledger};
+use crate::slice::Sliced;
 use crate::storage::{Access, Folder, Storage, read_from, read_part};
 
 /// Another meaning of any member, [`Past`] included, is another version here.
@@ -179,8 +180,7 @@ fn stands<S: Storage>(storage: &S, described: &Described) -> Result<SegmentBody,
         }
     }
     let file = storage.open(in_ledger(&last.file()), Access::Read)?;
-    let opened = first_record(storage, &file)?.filter(|record| record.header.seq == last.first_seq);
-    let opened = opened.and_then(|record| SegmentBody::of(&record)).ok_or(Unusable::Segments)?;
+    let opened = opening(storage, &file, last.first_seq)?.ok_or(Unusable::Segments)?;
     if opened.ledger != described.ledger {
         return Err(Unusable::Ledger);
     }
@@ -190,9 +190,11 @@ fn stands<S: Storage>(storage: &S, described: &Described) -> Result<SegmentBody,
     }
 }
 
-fn first_record<S: Storage>(storage: &S, file: &S::File) -> io::Result<Option<Record>> {
+/// The body of the record that opens a segment, if it is the one that the segment's name promises.
+fn opening<S: Storage>(storage: &S, file: &S::File, first_seq: u64) -> io::Result<Option<SegmentBody>> {
     let bytes = read_part(storage, file, 0, LINE_BYTES_MAX)?;
-    Ok(bytes.split(|byte| *byte == b'\n').next().and_then(sound))
+    let first = bytes.split(|byte| *byte == b'\n').next().and_then(sound);
+    Ok(first.filter(|record| record.seq == first_seq).and_then(|record| SegmentBody::of(&record)))
 }
 
 /// The record whose line ends the segment's content.
@@ -208,9 +210,9 @@ fn last_record<S: Storage>(storage: &S, file: &S::File, segment: SegmentFile) ->
     Ok(line.and_then(sound).map(|record| record.position()))
 }
 
-fn sound(line: &[u8]) -> Option<Record> {
+fn sound(line: &[u8]) -> Option<Sliced<'_>> {
     match judge(line) {
-        Judged::Record(record) => Some(*record),
+        Judged::Record(record) => Some(record),
         Judged::Newer(_) | Judged::Bad(_) => None,
     }
 }

@@ -89,9 +89,9 @@ fn reading<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyRep
     let judgement = Judgement { boot: options.boot.as_deref(), accept_half_turn: false };
     let mut since: Option<Digest> = None;
     let wanted = options.since.map(|since| since.seq);
-    let found = survey(storage, judgement, &mut |record| {
-        if Some(record.header.seq) == wanted {
-            since = Some(record.digest);
+    let found = survey(storage, judgement, &mut |settled| {
+        if Some(settled.position.seq) == wanted {
+            since = Some(settled.position.digest);
         }
     })?;
     let head = found.walk.heads.last;
@@ -132,7 +132,7 @@ pub fn head<S: Storage>(storage: &S) -> Result<HeadReport, ReadError> {
     for (file, _first_seq) in names.iter().rev() {
         let content = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, 0)?;
         let ends = Lines::new(&content, 0).filter_map(|line| match judge(line.bytes) {
-            Judged::Record(record) if record.header.end => Some(record.position()),
+            Judged::Record(record) if record.end => Some(record.position()),
             Judged::Record(_) | Judged::Newer(_) | Judged::Bad(_) => None,
         });
         if let Some(head) = ends.last() {

@@ -13,6 +13,7 @@ use crate::entry::Entry;
 use crate::limits::{SEGMENT_BYTES, SNAPSHOT_TAIL_BYTES};
 use crate::record::Record;
 use crate::recovery::repair::{RepairError, repair, set_aside};
+use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from};
 use crate::segment::in_ledger;
@@ -121,7 +122,8 @@ impl<S: Storage> Ledger<S> {
     /// The caller appends [`Recovery::owed`] first. A clock and a generation are not known here, so they are not
     /// written by the opening; a crash before that turn only makes the next opening owe them again.
     pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
-        Ledger::open_folding(storage, options, &mut |_record| {})
+        let lock = storage.lock(options.lock_wait)?;
+        Ledger::open_at(storage, lock, options, Choice::default(), &mut |_settled| {})
     }
 
     /// As [`Ledger::open`], and hands every record that the ledger holds after recovery to `fold`, in order and in the
@@ -132,7 +134,7 @@ impl<S: Storage> Ledger<S> {
         fold: &mut impl FnMut(Record),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        Ledger::open_at(storage, lock, options, Choice::default(), fold)
+        Ledger::open_at(storage, lock, options, Choice::default(), &mut |settled| fold(settled.record()))
     }
 
     /// As [`Ledger::open_folding`], but begins with the newest snapshot that is sound, stands on the ledger as it is,
@@ -143,7 +145,7 @@ impl<S: Storage> Ledger<S> {
     pub fn open_from(storage: S, options: Options, fold: &mut impl Fold) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
         let choice = choose(&storage, options.replay, fold).map_err(OpenError::Read)?;
-        Ledger::open_at(storage, lock, options, choice, &mut |record| fold.record(record))
+        Ledger::open_at(storage, lock, options, choice, &mut |settled| fold.record(settled.record()))
     }
 
     fn open_at(
@@ -151,12 +153,12 @@ impl<S: Storage> Ledger<S> {
         lock: S::Lock,
         options: Options,
         choice: Choice,
-        fold: &mut impl FnMut(Record),
+        sink: &mut impl FnMut(Settled<'_>),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let Choice { footing, dropped } = choice;
         let snapshot = footing.as_ref().map(|footing| footing.past.heads.last);
         let before = footing.as_ref().map_or((0, 0), |footing| (footing.past.records, footing.past.bytes()));
-        let found = survey_from(&storage, options.judgement(), footing, fold).map_err(OpenError::Read)?;
+        let found = survey_from(&storage, options.judgement(), footing, sink).map_err(OpenError::Read)?;
         if let Some((place, version)) = found.walk.newer {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
@@ -303,7 +305,8 @@ mod tests {
 
     fn opened(disk: &SimulatedDisk, past: &Past) -> SegmentBody {
         let mut bodies = Vec::new();
-        survey(&disk.storage(), Judgement::default(), &mut |record| bodies.extend(SegmentBody::of(&record))).unwrap();
+        survey(&disk.storage(), Judgement::default(), &mut |record| bodies.extend(SegmentBody::of(&record.sliced())))
+            .unwrap();
         bodies[past.segments.len() - 1].clone()
     }
 
@@ -333,7 +336,8 @@ mod tests {
                 files[damaged].1[at] ^= 1;
                 let disk = disk_of(&files);
                 let mut all = Vec::new();
-                let whole = survey(&disk.storage(), Judgement::default(), &mut |record| all.push(record)).unwrap();
+                let whole =
+                    survey(&disk.storage(), Judgement::default(), &mut |settled| all.push(settled.record())).unwrap();
                 for place in &pasts {
                     let before = disk_of(&cut(&files, place));
                     let past = survey(&before.storage(), Judgement::default(), &mut |_| {}).unwrap().into_past();
@@ -345,8 +349,8 @@ mod tests {
                     assert_eq!(stored, past);
                     let footing = Footing { past: stored, opened: opened(&disk_of(&sound), &past) };
                     let mut behind = Vec::new();
-                    let found = survey_from(&disk.storage(), Judgement::default(), Some(footing), &mut |record| {
-                        behind.push(record);
+                    let found = survey_from(&disk.storage(), Judgement::default(), Some(footing), &mut |settled| {
+                        behind.push(settled.record());
                     });
                     let found = found.unwrap();
                     let context = format!("byte {at} of segment {damaged}, from record {}", past.heads.last.seq);

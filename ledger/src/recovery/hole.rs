@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
-use crate::record::Header;
 
 /// A place in the ledger's files: index of the segment, and offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,8 +82,7 @@ impl Hole {
 
 /// Charges a session's jump to the holes between its last record and this one. Returns these holes as they were
 /// before, by index, for undoing; `None` if they cannot hold so many.
-pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, header: &Header) -> Option<Vec<(usize, Hole)>> {
-    let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return Some(Vec::new()) };
+pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, sid: &str, sn: u64) -> Option<Vec<(usize, Hole)>> {
     let jump = sn.saturating_sub(head.link.seq + 1);
     let begin = holes.partition_point(|hole| hole.after_seq < head.seq);
     let between = (begin..holes.len()).filter(|index| holes[*index].missing > 0);
@@ -97,11 +95,11 @@ pub(crate) fn charge(holes: &mut [Hole], head: SessionHead, header: &Header) -> 
     for (index, _hole) in &before {
         let hole = &mut holes[*index];
         if alone {
-            hole.sessions.insert(sid.clone());
+            hole.sessions.insert(sid.to_owned());
             hole.explained += jump;
         } else {
             // Which of them swallowed how many cannot be told apart.
-            hole.suspects.insert(sid.clone());
+            hole.suspects.insert(sid.to_owned());
         }
     }
     Some(before)

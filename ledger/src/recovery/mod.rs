@@ -3,6 +3,7 @@
 pub(crate) mod hole;
 pub(crate) mod past;
 pub(crate) mod repair;
+pub(crate) mod settled;
 pub(crate) mod table;
 pub(crate) mod walk;
 
@@ -13,11 +14,11 @@ use serde_json::{Value, json};
 
 use crate::entry::Entry;
 use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
-use crate::record::Record;
 use crate::segment::{file_name, first_seq, in_ledger, own_entry};
-use crate::storage::{Access, Folder, Storage, read_from, read_part};
+use crate::storage::{Access, Folder, Storage, read_into};
 use hole::{Hole, Place};
 use past::{Footing, Past, SegmentFile, Stated};
+use settled::Settled;
 use table::{Boot, Class, Extent, Shape, Zone, classify};
 use walk::{Segment, Walk, content_len};
 
@@ -102,7 +103,7 @@ pub(crate) struct Judgement<'a> {
 pub(crate) fn survey<S: Storage>(
     storage: &S,
     judgement: Judgement<'_>,
-    sink: &mut impl FnMut(Record),
+    sink: &mut impl FnMut(Settled<'_>),
 ) -> io::Result<Survey> {
     survey_from(storage, judgement, None, sink)
 }
@@ -112,7 +113,7 @@ pub(crate) fn survey_from<S: Storage>(
     storage: &S,
     judgement: Judgement<'_>,
     footing: Option<Footing>,
-    sink: &mut impl FnMut(Record),
+    sink: &mut impl FnMut(Settled<'_>),
 ) -> io::Result<Survey> {
     let names = segment_names(storage)?;
     let (mut walk, mut segments, mut stated) = match footing {
@@ -126,17 +127,18 @@ pub(crate) fn survey_from<S: Storage>(
     };
     let begin = walk.settled;
     segments.truncate(begin.segment);
+    let mut segment = Segment::default();
     for index in begin.segment..names.len() {
         let from = if index == begin.segment { begin.offset } else { 0 };
-        let segment = read_segment(storage, &names, index, from)?;
-        walk.segment(index, &segment, &mut |record| {
-            stated.note_record(&record);
-            sink(record);
+        read_segment(storage, &names, index, from, &mut segment)?;
+        walk.segment(index, &segment, &mut |settled| {
+            stated.note_record(settled);
+            sink(settled);
         });
         segments.push(SegmentFile { first_seq: segment.first_seq, content: from + wide(content_len(&segment.bytes)) });
     }
     if judgement.accept_half_turn {
-        walk.settle_half_turn(&mut |record| sink(record));
+        walk.settle_half_turn(sink);
     }
     Ok(conclude(walk, segments, stated, judgement))
 }
@@ -147,20 +149,25 @@ pub(crate) fn segment_names<S: Storage>(storage: &S) -> io::Result<Vec<(String, 
     Ok(files.into_iter().filter_map(|file| first_seq(&file).map(|seq| (file, seq))).collect())
 }
 
-/// Reads a segment from an offset on, and the beginning of the next.
+/// Reads a segment from an offset on, and the beginning of the next, into the buffers of another.
 pub(crate) fn read_segment<S: Storage>(
     storage: &S,
     names: &[(String, u64)],
     index: usize,
     from: u64,
-) -> io::Result<Segment> {
+    segment: &mut Segment,
+) -> io::Result<()> {
     let (file, first_seq) = &names[index];
-    let bytes = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, from)?;
-    let mut next = Vec::new();
-    if let Some((file, _first_seq)) = names.get(index + 1) {
-        next = read_part(storage, &storage.open(in_ledger(file), Access::Read)?, 0, LINE_BYTES_MAX)?;
+    (segment.first_seq, segment.from) = (*first_seq, from);
+    let open = |file: &str| storage.open(in_ledger(file), Access::Read);
+    read_into(storage, &open(file)?, from, u64::MAX, &mut segment.bytes)?;
+    match names.get(index + 1) {
+        None => segment.next.clear(),
+        Some((file, _first_seq)) => {
+            read_into(storage, &open(file)?, 0, wide(LINE_BYTES_MAX), &mut segment.next)?;
+        }
     }
-    Ok(Segment { first_seq: *first_seq, from, bytes, next })
+    Ok(())
 }
 
 fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgement: Judgement<'_>) -> Survey {

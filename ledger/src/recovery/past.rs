@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::hole::Hole;
+use super::settled::Settled;
 use super::table::Class;
 use super::{GAP_TYPE, Problem, RECOVERED_TYPE};
 use crate::chain::Heads;
 use crate::digest::Position;
-use crate::record::Record;
 use crate::segment::{SegmentBody, file_name};
 
 /// All that later records depend on. Another shape of this is another version of the snapshot format.
@@ -86,11 +86,11 @@ struct Suspicious {
 
 impl Stated {
     /// Notes what a record of the ledger's own says.
-    pub(crate) fn note_record(&mut self, record: &Record) {
-        if Stated::concerns(&record.header.t)
-            && let Some(Ok(body)) = record.body().map(serde_json::from_str::<Value>)
+    pub(crate) fn note_record(&mut self, settled: Settled<'_>) {
+        if Stated::concerns(settled.t())
+            && let Some(Ok(body)) = settled.sliced().body.map(serde_json::from_slice::<Value>)
         {
-            self.note(&record.header.t, record.position(), &body);
+            self.note(settled.t(), settled.position, &body);
         }
     }
 

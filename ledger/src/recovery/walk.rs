@@ -2,16 +2,19 @@
 //!
 //! Invariants: a record is admitted at most once and in order; records reach the sink in whole turns only; what lies
 //! behind a hole reaches it only once a later `dur` says that the hole had been synced; nothing here changes a file.
+//! A record is cut where it lies, in the segment's buffer: whoever wants to keep one makes a copy in the sink.
 
 use std::collections::VecDeque;
 
 use super::hole::{Hole, Place, charge};
+use super::settled::{Held, Settled};
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
 use crate::digest::Position;
 use crate::limits::{LINE_BYTES_MIN, VERSION};
-use crate::record::{Judged, Record, judge};
+use crate::record::{Judged, judge};
 use crate::segment::{SEGMENT_TYPE, SegmentBody};
+use crate::slice::Sliced;
 
 /// How often a break is searched for the line that goes on: enough for any fault, and bounded for any attack.
 const SEARCHES_MAX: u32 = 64;
@@ -39,21 +42,26 @@ pub(crate) struct Walk {
     pub(crate) open: Option<Hole>,
     /// Ends of admitted records above `durable`.
     ends: VecDeque<(u64, Place)>,
+    /// Something happened since the last settling that can free what waits in the middle of a turn.
+    stirred: bool,
     searches: u32,
 }
 
 /// An admitted record whose turn is not known to be whole, or that stands behind a hole that may be a tail.
 #[derive(Debug)]
 pub(crate) struct Pending {
-    pub(crate) record: Record,
-    pub(crate) end: Place,
-    before: Option<(String, SessionHead)>,
+    position: Position,
+    ends_turn: bool,
+    end: Place,
+    line: Held,
+    /// What its session's head was before, if it has one.
+    before: Option<SessionHead>,
     /// Holes that its session's jump was charged to, as they were before.
     charged: Vec<(usize, Hole)>,
 }
 
 /// A segment as it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Segment {
     /// What its name promises.
     pub(crate) first_seq: u64,
@@ -103,6 +111,7 @@ impl Walk {
             pending: VecDeque::new(),
             open: None,
             ends: VecDeque::new(),
+            stirred: false,
             searches: SEARCHES_MAX,
         }
     }
@@ -124,7 +133,7 @@ impl Walk {
     }
 
     /// Walks the next segment. Whole turns go to `sink` as they are complete.
-    pub(crate) fn segment(&mut self, index: usize, segment: &Segment, sink: &mut impl FnMut(Record)) {
+    pub(crate) fn segment(&mut self, index: usize, segment: &Segment, sink: &mut impl FnMut(Settled<'_>)) {
         let (first_seq, bytes) = (segment.first_seq, segment.bytes.as_slice());
         self.here = (first_seq, segment.from);
         let content = content_len(bytes);
@@ -140,7 +149,10 @@ impl Walk {
             let rest = Rest { here: &bytes[line.end..content], next: &segment.next };
             self.line(index, first, &line, rest);
             first = false;
-            self.settle(sink);
+            self.settle(bytes, sink);
+        }
+        for pending in &mut self.pending {
+            pending.line.copy(bytes);
         }
     }
 
@@ -164,7 +176,7 @@ impl Walk {
                 let detail = format!("format version {version}; this program knows {VERSION}");
                 self.note(line.start, Shape::Newer, &detail);
             }
-            Judged::Record(record) if whole => self.record(*record, segment, first, line, rest),
+            Judged::Record(record) if whole => self.record(&record, segment, first, line, rest),
             Judged::Record(_) => {
                 self.note(line.start, Shape::Fragment, "a line without its end");
                 self.bad(line);
@@ -177,30 +189,31 @@ impl Walk {
         }
     }
 
-    fn record(&mut self, record: Record, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
-        if !self.belongs(&record, rest) {
-            let seq = record.header.seq;
+    fn record(&mut self, record: &Sliced<'_>, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
+        let sid = || record.session().map(|(sid, _sn)| sid.into_owned());
+        if !self.belongs(record, rest) {
+            let seq = record.seq;
             let detail = format!("record {seq} does not follow from record {}", self.heads.last.seq);
             // It may be ours, so what it says to be synced is not cut as a tail; about itself it proves nothing.
-            self.raise_durable(record.header.dur.min(self.heads.last.seq));
-            let ours = record.header.sid.filter(|sid| self.heads.sessions.contains_key(sid));
+            self.raise_durable(record.dur.min(self.heads.last.seq));
+            let ours = sid().filter(|sid| self.heads.sessions.contains_key(sid));
             let hole = self.note(line.start, Shape::BrokenChain, &detail);
             hole.sessions.extend(ours);
             return;
         }
-        let missing = record.header.seq - self.next_seq();
+        let missing = record.seq - self.next_seq();
         if missing > 0 && self.open.is_none() {
-            let detail = format!("records {} to {} are missing", self.next_seq(), record.header.seq - 1);
+            let detail = format!("records {} to {} are missing", self.next_seq(), record.seq - 1);
             self.note(line.start, Shape::BrokenChain, &detail);
-        } else if missing == 0 && !self.links(&record) {
-            let detail = format!("record {} does not follow from the one before", record.header.seq);
+        } else if missing == 0 && !self.links(record) {
+            let detail = format!("record {} does not follow from the one before", record.seq);
             let before = self.heads.sessions.iter().find(|(_sid, head)| head.seq == self.heads.last.seq);
             let before = before.map(|(sid, _head)| sid.clone());
             let hole = self.note(line.start, Shape::BrokenChain, &detail);
-            hole.sessions.extend(before.into_iter().chain(record.header.sid.clone()));
+            hole.sessions.extend(before.into_iter().chain(sid()));
         }
-        let body = SegmentBody::of(&record);
-        if first != body.is_some() || first != (record.header.t == SEGMENT_TYPE) {
+        let body = SegmentBody::of(record);
+        if first != body.is_some() || first != (record.t == SEGMENT_TYPE) {
             let detail = if first { "the segment does not begin with its record" } else { "a segment record inside" };
             self.note(line.start, Shape::BrokenChain, detail);
         }
@@ -208,20 +221,21 @@ impl Walk {
             self.segments.push((segment, body));
         }
         let end = Place { segment, offset: self.offset(line.end) };
-        self.admit(record, missing, line.start, end);
+        let held = Held::Here(line.start..line.start + line.bytes.len());
+        self.admit(record, missing, line.start, end, held);
     }
 
     /// Whether a sound record has its place here, be it behind a hole.
-    fn belongs(&mut self, record: &Record, rest: Rest<'_>) -> bool {
+    fn belongs(&mut self, record: &Sliced<'_>, rest: Rest<'_>) -> bool {
         let next_seq = self.next_seq();
-        if record.header.seq < next_seq {
+        if record.seq < next_seq {
             return false;
         }
         if self.links(record) {
             return true;
         }
         let bad_bytes = self.open.as_ref().map_or(0, |hole| hole.bad_bytes);
-        let missing = record.header.seq - next_seq;
+        let missing = record.seq - next_seq;
         if missing > 0 && bad_bytes > 0 && missing <= bad_bytes / LINE_BYTES_MIN + 1 {
             return true;
         }
@@ -229,18 +243,16 @@ impl Walk {
             return false;
         }
         match rest.lines().next().map(|line| judge(line.bytes)) {
-            Some(Judged::Record(next)) => {
-                next.header.seq == record.header.seq + 1 && next.header.prev == Some(record.digest)
-            }
+            Some(Judged::Record(next)) => next.seq == record.seq + 1 && next.prev == Some(record.digest),
             Some(Judged::Bad(_) | Judged::Newer(_)) => missing > 0 && bad_bytes > 0,
-            None => missing > 0 && record.header.dur >= next_seq,
+            None => missing > 0 && record.dur >= next_seq,
         }
     }
 
-    fn links(&self, record: &Record) -> bool {
+    fn links(&self, record: &Sliced<'_>) -> bool {
         let last = self.heads.last;
         let prev = if last.seq == 0 { None } else { Some(last.digest) };
-        record.header.seq == last.seq + 1 && record.header.prev == prev
+        record.seq == last.seq + 1 && record.prev == prev
     }
 
     /// Whether a line further on in this segment, or the first of the next, follows from the last admitted record, so that what stands between
@@ -255,73 +267,90 @@ impl Walk {
         lines.any(|line| matches!(judge(line.bytes), Judged::Record(record) if self.links(&record)))
     }
 
-    fn admit(&mut self, record: Record, missing: u64, start: usize, end: Place) {
+    fn admit(&mut self, record: &Sliced<'_>, missing: u64, start: usize, end: Place, line: Held) {
         if let Some(mut hole) = self.open.take() {
             hole.missing = missing;
             self.holes.push(hole);
+            self.stirred = true;
         }
-        let charged = self.check_session(&record, start);
-        let header = &record.header;
-        self.ends.push_back((header.seq, end));
-        self.raise_durable(header.dur);
-        let before = self.heads.advance(header, record.digest);
-        self.pending.push_back(Pending { record, end, before, charged });
+        self.ends.push_back((record.seq, end));
+        self.raise_durable(record.dur);
+        let position = record.position();
+        self.heads.last = position;
+        let (mut before, mut charged) = (None, Vec::new());
+        if let Some((sid, sn)) = record.session() {
+            let head = self.heads.advance(&sid, Position { seq: sn, digest: record.digest }, record.seq, record.fin);
+            charged = self.check_session(record, (&sid, sn), head, start);
+            before = Some(head);
+        }
+        self.pending.push_back(Pending { position, ends_turn: record.end, end, line, before, charged });
     }
 
     fn raise_durable(&mut self, durable: u64) {
-        self.durable = self.durable.max(durable);
+        if durable > self.durable {
+            self.durable = durable;
+            self.stirred = true;
+        }
         while let Some((_seq, place)) = self.ends.pop_front_if(|(seq, _place)| *seq <= self.durable) {
             self.durable_place = place;
         }
     }
 
-    /// The session's own chain: its jumps are explained by holes, or are breaks themselves. A session without an open
-    /// chain is a new one. Returns what [`charge`] changed.
-    fn check_session(&mut self, record: &Record, start: usize) -> Vec<(usize, Hole)> {
-        let header = &record.header;
-        let (Some(sid), Some(sn)) = (&header.sid, header.sn) else { return Vec::new() };
-        let head = self.heads.session(sid);
+    /// The session's own chain: its jumps from `head` on are explained by holes, or are breaks themselves. A session
+    /// without an open chain is a new one. Returns what [`charge`] changed.
+    fn check_session(
+        &mut self,
+        record: &Sliced<'_>,
+        (sid, sn): (&str, u64),
+        head: SessionHead,
+        start: usize,
+    ) -> Vec<(usize, Hole)> {
         let previous = (head.link.seq > 0).then_some(head.link.digest);
         let charged = match sn.checked_sub(head.link.seq + 1) {
-            Some(0) => (header.sp == previous).then(Vec::new),
-            Some(_jump) => charge(&mut self.holes, head, header),
+            Some(0) => (record.sp == previous).then(Vec::new),
+            Some(_jump) => charge(&mut self.holes, head, sid, sn),
             None => None,
         };
         charged.unwrap_or_else(|| {
-            let detail = format!("record {} breaks the chain of session {sid}", header.seq);
+            let detail = format!("record {} breaks the chain of session {sid}", record.seq);
             let at = (self.here.0, self.offset(start));
-            let mut hole = Hole::new(header.seq - 1, at, Shape::BrokenChain, detail);
-            hole.sessions.insert(sid.clone());
+            let mut hole = Hole::new(record.seq - 1, at, Shape::BrokenChain, detail);
+            hole.sessions.insert(sid.to_owned());
             self.holes.push(hole);
             Vec::new()
         })
     }
 
-    /// Hands on every whole turn that no possible tail precedes.
-    fn settle(&mut self, sink: &mut impl FnMut(Record)) {
+    /// Hands on every whole turn that no possible tail precedes. `segment` is the one being walked.
+    fn settle(&mut self, segment: &[u8], sink: &mut impl FnMut(Settled<'_>)) {
+        // In the middle of a turn there is nothing to do, however long the turn is.
+        let ended = self.pending.back().is_some_and(|newest| newest.ends_turn);
+        if !std::mem::take(&mut self.stirred) && !ended {
+            return;
+        }
         let blocked = self.open.is_some() || self.holes.last().is_some_and(|hole| hole.first_seq() > self.durable);
         let durable = self.durable;
-        let last = self.pending.iter().rposition(|pending| {
-            let header = &pending.record.header;
-            header.seq <= durable || header.end && !blocked
-        });
-        for pending in self.pending.drain(..last.map_or(0, |index| index + 1)) {
-            self.settled = pending.end;
-            self.settled_last = pending.record.position();
-            self.records += 1;
-            sink(pending.record);
+        let last =
+            self.pending.iter().rposition(|pending| pending.position.seq <= durable || pending.ends_turn && !blocked);
+        for _ in 0..last.map_or(0, |index| index + 1) {
+            self.settle_first(segment, sink);
         }
     }
 
+    fn settle_first(&mut self, segment: &[u8], sink: &mut impl FnMut(Settled<'_>)) {
+        let Some(pending) = self.pending.pop_front() else { return };
+        self.settled = pending.end;
+        self.settled_last = pending.position;
+        self.records += 1;
+        sink(Settled::at(pending.position, pending.line.bytes(segment)));
+    }
+
     /// Planted bug: hands on the sound records of a turn that has no end.
-    pub(crate) fn settle_half_turn(&mut self, sink: &mut impl FnMut(Record)) {
+    pub(crate) fn settle_half_turn(&mut self, sink: &mut impl FnMut(Settled<'_>)) {
         let holes = &self.holes;
         let first_hole = holes.iter().map(Hole::first_seq).find(|seq| *seq > self.durable).unwrap_or(u64::MAX);
-        while let Some(pending) = self.pending.pop_front_if(|pending| pending.record.header.seq < first_hole) {
-            self.settled = pending.end;
-            self.settled_last = pending.record.position();
-            self.records += 1;
-            sink(pending.record);
+        while self.pending.front().is_some_and(|pending| pending.position.seq < first_hole) {
+            self.settle_first(&[], sink);
         }
     }
 
@@ -334,7 +363,8 @@ impl Walk {
                     *charged = hole;
                 }
             }
-            if let Some((sid, before)) = pending.before {
+            let record = Settled::at(pending.position, pending.line.bytes(&[])).sliced();
+            if let (Some((sid, _sn)), Some(before)) = (record.session(), pending.before) {
                 self.heads.restore(&sid, before);
             }
         }
@@ -393,7 +423,7 @@ impl<'a> Iterator for Lines<'a> {
         if rest.is_empty() {
             return None;
         }
-        let len = rest.iter().position(|byte| *byte == b'\n');
+        let len = memchr::memchr(b'\n', rest);
         let (len, end) = len.map_or((rest.len(), self.bytes.len()), |len| (len, start + len + 1));
         self.at = end;
         Some(Line { bytes: &rest[..len], start, end })

@@ -94,14 +94,35 @@ pub trait Storage {
 
 /// Reads from an offset to the end of the file.
 pub(crate) fn read_from<S: Storage>(storage: &S, file: &S::File, offset: u64) -> io::Result<Vec<u8>> {
-    let expected = storage.len(file)?.saturating_sub(offset);
-    read_part(storage, file, offset, usize::try_from(expected).map_err(|_wide| io::ErrorKind::FileTooLarge)?)
+    let mut bytes = Vec::new();
+    read_into(storage, file, offset, u64::MAX, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads this many bytes from an offset on, or fewer if the file ends before.
-pub(crate) fn read_part<S: Storage>(storage: &S, file: &S::File, mut offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    // Zeroed by the allocator: filling it by hand dominates builds without optimisation.
-    let mut bytes = vec![0; len];
+pub(crate) fn read_part<S: Storage>(storage: &S, file: &S::File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    read_into(storage, file, offset, u64::try_from(len).unwrap_or(u64::MAX), &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads at most `len` bytes from an offset on, in place of what the buffer holds: fresh memory for each segment costs
+/// more than reading it.
+pub(crate) fn read_into<S: Storage>(
+    storage: &S,
+    file: &S::File,
+    mut offset: u64,
+    len: u64,
+    bytes: &mut Vec<u8>,
+) -> io::Result<()> {
+    let expected = storage.len(file)?.saturating_sub(offset).min(len);
+    let expected = usize::try_from(expected).map_err(|_wide| io::ErrorKind::FileTooLarge)?;
+    if bytes.capacity() < expected {
+        // Zeroed by the allocator, which need not touch it.
+        *bytes = vec![0; expected];
+    } else {
+        bytes.resize(expected, 0);
+    }
     let mut filled = 0;
     while filled < bytes.len() {
         match storage.read_at(file, offset, &mut bytes[filled..]) {
@@ -115,7 +136,7 @@ pub(crate) fn read_part<S: Storage>(storage: &S, file: &S::File, mut offset: u64
         }
     }
     bytes.truncate(filled);
-    Ok(bytes)
+    Ok(())
 }
 
 /// Writes all bytes or says why not. A short write is continued: the next call tells the reason.
