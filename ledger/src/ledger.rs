@@ -4,6 +4,7 @@
 //! a failed write leaves the range to be filled again; a failed sync ends the ledger for this process.
 
 mod opening;
+mod reserve;
 mod snapshots;
 
 use std::io;
@@ -41,6 +42,10 @@ pub struct Ledger<S: Storage> {
     /// How much of the ledger lies behind the newest snapshot that can be used.
     behind_snapshot: u64,
     folder_unsynced: bool,
+    /// What an ordinary batch leaves reserved on the disk, in bytes.
+    reserve: u64,
+    /// There was no room for a new segment: the last one goes on until the next sync.
+    no_room: bool,
     poisoned: bool,
     buffer: Vec<u8>,
     sync_count: u64,
@@ -58,6 +63,8 @@ struct Active<F> {
     untrimmed: bool,
     /// The disk may still hold such bytes: not before the next sync is the segment whole.
     trim_unsynced: bool,
+    /// Up to here blocks are known to be reserved.
+    reserved: u64,
 }
 
 /// The batch was not written. Heads and sequence are as before; after a storage error the same range is filled again.
@@ -141,6 +148,10 @@ impl<S: Storage> Ledger<S> {
     /// Writes a turn with one write; the last record carries `end`. Durable only after [`Ledger::sync`]. An empty
     /// batch writes nothing.
     pub fn append(&mut self, batch: &[Entry], stamp: &Stamp) -> Result<Vec<Position>, AppendError> {
+        self.append_leaving(batch, stamp, self.reserve)
+    }
+
+    fn append_leaving(&mut self, batch: &[Entry], stamp: &Stamp, keep: u64) -> Result<Vec<Position>, AppendError> {
         if self.poisoned {
             return Err(AppendError::Poisoned);
         }
@@ -151,14 +162,14 @@ impl<S: Storage> Ledger<S> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         let written = self.form(&mut buffer, batch, stamp, rotate).and_then(|drafted| {
-            self.write(&buffer, rotate)?;
+            self.write(&buffer, rotate, keep)?;
             Ok(drafted)
         });
         let bytes = buffer.len();
         self.buffer = buffer;
         let written = written?;
         self.unsynced_bytes += bytes;
-        self.behind_snapshot += u64::try_from(bytes).expect("a batch is small");
+        self.behind_snapshot += wide(bytes);
         Ok(self.became(written, rotate, batch))
     }
 
@@ -172,7 +183,7 @@ impl<S: Storage> Ledger<S> {
             segment.content = active.end;
         }
         past.heads.follow(&written);
-        past.records += u64::try_from(written.positions.len()).expect("a batch is small");
+        past.records += wide(written.positions.len());
         let positions = written.positions.split_off(usize::from(rotate));
         for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {
             past.stated.note(&entry.t, *position, entry.members.get("body").unwrap_or(&Value::Null));
@@ -223,6 +234,7 @@ impl<S: Storage> Ledger<S> {
             self.folder_unsynced = false;
         }
         self.unsynced_bytes = 0;
+        self.no_room = false;
         self.durable = self.past.heads.last.seq;
         Ok(())
     }
@@ -233,8 +245,9 @@ impl<S: Storage> Ledger<S> {
         match &self.active {
             None => true,
             Some(active) => {
-                let full = active.end >= self.options.segment_bytes || active.boot != self.options.boot;
-                full && self.unsynced_bytes == 0 && !active.trim_unsynced
+                let full = active.end >= self.options.segment_bytes && !self.no_room;
+                let over = full || active.boot != self.options.boot;
+                over && self.unsynced_bytes == 0 && !active.trim_unsynced
             }
         }
     }
@@ -273,47 +286,60 @@ impl<S: Storage> Ledger<S> {
         SegmentBody { boot: self.options.boot.clone(), ledger: self.id.clone(), number, previous }
     }
 
-    fn write(&mut self, bytes: &[u8], rotate: bool) -> Result<(), AppendError> {
-        let written = if rotate { self.write_segment(bytes) } else { self.write_on(bytes) };
-        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
-        written.map_err(|error| match full.contains(&error.kind()) {
-            true => AppendError::StorageFull(error),
-            false => AppendError::StorageFailed(error),
+    fn write(&mut self, bytes: &[u8], rotate: bool, keep: u64) -> Result<(), AppendError> {
+        let written = if rotate { self.write_segment(bytes, keep) } else { self.write_on(bytes, keep) };
+        written.map_err(append_error).inspect_err(|error| {
+            self.no_room |= rotate && matches!(error, AppendError::StorageFull(_));
         })
     }
 
     /// Writes behind the last batch. On an error the file is cut back, now or before the next attempt.
-    fn write_on(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_on(&mut self, bytes: &[u8], keep: u64) -> io::Result<()> {
         let active = self.active.as_mut().expect("the first batch opens a segment");
         if active.untrimmed {
-            self.storage.truncate(&active.file, active.end)?;
+            active.trim(&self.storage, self.reserve)?;
             active.untrimmed = false;
         }
+        active.provide(&self.storage, wide(bytes.len()), keep)?;
         if let Err(error) = write_all(&self.storage, &active.file, active.end, bytes) {
             active.trim_unsynced = true;
-            active.untrimmed = self.storage.truncate(&active.file, active.end).is_err();
+            active.untrimmed = active.trim(&self.storage, self.reserve).is_err();
             return Err(error);
         }
-        active.end += u64::try_from(bytes.len()).expect("a batch is small");
+        active.end += wide(bytes.len());
         Ok(())
     }
 
     /// Writes the first batch of a new segment. On an error the file goes again; if even that fails, it is emptied
     /// before the next attempt, and a crash finds a tail in it.
-    fn write_segment(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn write_segment(&mut self, bytes: &[u8], keep: u64) -> io::Result<()> {
         let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
         let file_name = file_name(self.past.heads.last.seq + 1);
         let name = in_ledger(&file_name);
         let file = create_empty(&self.storage, name)?;
-        if let Err(error) = write_all(&self.storage, &file, 0, bytes) {
+        let mut reserved = 0;
+        let provided = reserve::provide(&self.storage, &file, 0, &mut reserved, wide(bytes.len()), keep);
+        if let Err(error) = provided.and_then(|()| write_all(&self.storage, &file, 0, bytes)) {
             // What stays is emptied before the next attempt; the first error is the one to report.
             let _removed = self.storage.truncate(&file, 0).and_then(|()| self.storage.unlink(name));
             return Err(error);
         }
-        let end = u64::try_from(bytes.len()).expect("a batch is small");
+        let end = wide(bytes.len());
         let boot = self.options.boot.clone();
-        self.active = Some(Active { file, number, boot, end, untrimmed: false, trim_unsynced: false });
+        let active = Active { file, number, boot, end, untrimmed: false, trim_unsynced: false, reserved };
+        if let Some(ended) = self.active.replace(active) {
+            self.give_back(&ended);
+        }
         self.folder_unsynced = true;
         Ok(())
     }
+}
+
+fn append_error(error: io::Error) -> AppendError {
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    if full.contains(&error.kind()) { AppendError::StorageFull(error) } else { AppendError::StorageFailed(error) }
+}
+
+fn wide(len: usize) -> u64 {
+    u64::try_from(len).expect("a length fits 64 bits")
 }

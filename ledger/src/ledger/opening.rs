@@ -34,6 +34,8 @@ pub struct Options {
     pub snapshot_tail_bytes: u64,
     /// Drop every snapshot and read the whole history.
     pub replay: bool,
+    /// What [`Ledger::reserve`] begins with, in bytes.
+    pub reserve_bytes: u64,
     /// Planted bug: recovery takes the sound records of half a turn for a turn.
     #[cfg(feature = "testing")]
     pub accept_half_turn: bool,
@@ -49,6 +51,7 @@ impl Options {
             segment_bytes: SEGMENT_BYTES,
             snapshot_tail_bytes: SNAPSHOT_TAIL_BYTES,
             replay: false,
+            reserve_bytes: 0,
             #[cfg(feature = "testing")]
             accept_half_turn: false,
         }
@@ -178,7 +181,9 @@ impl<S: Storage> Ledger<S> {
         (recovery.snapshot, recovery.dropped_snapshots) = (snapshot, dropped);
         let durable = found.walk.heads.last.seq;
         let past = found.into_past();
-        let ledger = Ledger {
+        let mut ledger = Ledger {
+            reserve: options.reserve_bytes,
+            no_room: false,
             storage,
             _lock: lock,
             options,
@@ -193,6 +198,7 @@ impl<S: Storage> Ledger<S> {
             buffer: Vec::new(),
             sync_count: 0,
         };
+        ledger.reserve_again();
         Ok((ledger, recovery))
     }
 }
@@ -210,7 +216,7 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
         Some((_, body)) => (body.number + 1, String::new()),
         None => (1, String::new()),
     };
-    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false }))
+    Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false, reserved: 0 }))
 }
 
 fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>) -> Recovery {

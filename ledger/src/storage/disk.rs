@@ -16,6 +16,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
+#[cfg(target_os = "linux")]
+use nix::{
+    fcntl::{FallocateFlags, fallocate},
+    libc,
+};
 
 use super::lock::{WriterLock, lock};
 use super::{Access, Folder, LockError, Name, Storage};
@@ -179,6 +184,25 @@ impl Storage for Disk {
 
     fn write_at(&self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<usize> {
         FileExt::write_at(file, bytes, offset)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn allocate(&self, file: &File, offset: u64, len: u64) -> io::Result<bool> {
+        let wide = |bytes: u64| libc::off_t::try_from(bytes).map_err(|_wide| io::ErrorKind::FileTooLarge);
+        let (offset, len) = (wide(offset)?, wide(len)?);
+        loop {
+            match fallocate(file, FallocateFlags::FALLOC_FL_KEEP_SIZE, offset, len) {
+                Ok(()) => return Ok(true),
+                Err(Errno::EINTR) => {}
+                Err(Errno::EOPNOTSUPP | Errno::ENOSYS) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn allocate(&self, _file: &File, _offset: u64, _len: u64) -> io::Result<bool> {
+        Ok(false)
     }
 
     fn truncate(&self, file: &File, len: u64) -> io::Result<()> {

@@ -77,6 +77,10 @@ pub trait Storage {
     fn read_at(&self, file: &Self::File, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes at an offset. May be short, and a kill may leave any prefix of it that ends on a page of the file.
     fn write_at(&self, file: &Self::File, offset: u64, bytes: &[u8]) -> io::Result<usize>;
+    /// Reserves blocks for a range that may lie behind the end, without changing the length, so that writes there do
+    /// not lack room. `false`: it cannot be done here (only Linux can, and not on every file system), and nothing is
+    /// reserved. After an error some of it may be. A cut at or before the range gives them back.
+    fn allocate(&self, file: &Self::File, offset: u64, len: u64) -> io::Result<bool>;
     /// Cuts the file. Durable with the next sync of the file.
     fn truncate(&self, file: &Self::File, len: u64) -> io::Result<()>;
     /// Makes content and length durable. After an error the unsynced bytes may be gone from the disk for good while

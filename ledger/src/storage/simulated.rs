@@ -49,6 +49,7 @@ pub enum Call {
     Open,
     Read,
     Write,
+    Allocate,
     Truncate,
     SyncData,
     SyncFolder,
@@ -104,6 +105,7 @@ pub(super) struct World {
     stop: Option<Stop>,
     calls: u64,
     capacity: Option<u64>,
+    cannot_allocate: bool,
 }
 
 impl SimulatedDisk {
@@ -142,9 +144,19 @@ impl SimulatedDisk {
         self.world().calls
     }
 
-    /// Limits the visible bytes of all files together; `None` frees the disk again.
+    /// Limits the bytes of all files together, reserved ones included; `None` frees the disk again.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.world().capacity = bytes;
+    }
+
+    /// The bytes of all files together, reserved ones included.
+    pub fn used(&self) -> u64 {
+        wide(self.world().used())
+    }
+
+    /// Makes it a disk on which nothing can be reserved, or one on which it can.
+    pub fn set_allocates(&self, allocates: bool) {
+        self.world().cannot_allocate = !allocates;
     }
 
     /// The visible bytes of a file, as any reader would see them.
@@ -160,7 +172,7 @@ impl SimulatedDisk {
         let world = &mut *world;
         let key = (name.folder, name.file.to_owned());
         let inode = world.inodes.len();
-        world.inodes.push(Inode { visible: bytes.to_vec(), durable: bytes.to_vec(), unsynced: Vec::new() });
+        world.inodes.push(Inode { visible: bytes.to_vec(), durable: bytes.to_vec(), ..Inode::default() });
         world.visible_names.insert(key.clone(), inode);
         world.durable_names.insert(key, inode);
     }
@@ -242,8 +254,12 @@ impl World {
         Ok((struck.map(|index| self.faults.remove(index).kind), stops_after))
     }
 
+    fn used(&self) -> usize {
+        self.visible_names.values().map(|inode| self.inodes[*inode].len()).sum()
+    }
+
     fn room(&self) -> usize {
-        let used: usize = self.visible_names.values().map(|inode| self.inodes[*inode].visible.len()).sum();
+        let used = self.used();
         let capacity = self.capacity.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
         capacity.saturating_sub(used)
     }
@@ -266,7 +282,7 @@ impl World {
 
     fn write(&mut self, inode: usize, offset: usize, bytes: &[u8]) -> io::Result<usize> {
         let visible = &self.inodes[inode].visible;
-        let growth = (offset + bytes.len()).saturating_sub(visible.len());
+        let growth = (offset + bytes.len()).saturating_sub(self.inodes[inode].len());
         let missing = growth.saturating_sub(self.room());
         let len = bytes.len().saturating_sub(missing);
         if len == 0 && !bytes.is_empty() {
@@ -358,10 +374,31 @@ impl Storage for SimulatedStorage {
         })
     }
 
+    fn allocate(&self, file: &SimulatedFile, offset: u64, len: u64) -> io::Result<bool> {
+        assert!(file.writable, "opened for reading only");
+        self.call(Call::Allocate, |world, _fault| {
+            let end = narrow(offset + len)?;
+            if world.cannot_allocate {
+                return Ok(false);
+            }
+            if end.saturating_sub(world.inodes[file.inode].len()) > world.room() {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let inode = &mut world.inodes[file.inode];
+            inode.reserved = inode.reserved.max(end);
+            Ok(true)
+        })
+    }
+
     fn truncate(&self, file: &SimulatedFile, len: u64) -> io::Result<()> {
         assert!(file.writable, "opened for reading only");
         self.call(Call::Truncate, |world, _fault| {
-            world.change(file.inode, Change::Truncate(narrow(len)?));
+            let len = narrow(len)?;
+            let inode = &mut world.inodes[file.inode];
+            if len <= inode.visible.len() {
+                inode.reserved = 0;
+            }
+            world.change(file.inode, Change::Truncate(len));
             Ok(())
         })
     }
@@ -370,6 +407,7 @@ impl Storage for SimulatedStorage {
         self.call(Call::SyncData, |world, fault| {
             let inode = &mut world.inodes[file.inode];
             let unsynced = std::mem::take(&mut inode.unsynced);
+            inode.reserved_durable = inode.reserved;
             match fault {
                 Some(FaultKind::Error(kind) | FaultKind::Partial(_, kind)) => return Err(kind.into()),
                 Some(FaultKind::Short(_)) | None => {}

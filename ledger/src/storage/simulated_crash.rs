@@ -88,6 +88,7 @@ impl Inode {
             }
         }
         self.visible = self.durable.clone();
+        self.reserved = self.reserved_durable;
     }
 
     fn keep_prefix(&mut self, unsynced: &[Change], random: &mut Random) {

@@ -10,6 +10,9 @@ pub(super) struct Inode {
     pub(super) durable: Vec<u8>,
     /// What the durable image lacks, in order. A failed sync drops it from here, never from `visible`.
     pub(super) unsynced: Vec<Change>,
+    /// Up to here blocks are reserved, and how much of that the disk knows.
+    pub(super) reserved: usize,
+    pub(super) reserved_durable: usize,
 }
 
 #[derive(Clone)]
@@ -31,6 +34,13 @@ pub(super) struct InFlight {
     pub(super) len: usize,
     /// What was visible from `offset` on.
     pub(super) before: Vec<u8>,
+}
+
+impl Inode {
+    /// What it takes up of the disk.
+    pub(super) fn len(&self) -> usize {
+        self.visible.len().max(self.reserved)
+    }
 }
 
 impl Change {

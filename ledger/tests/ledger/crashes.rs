@@ -50,7 +50,9 @@ impl Machine {
 
     fn open_folding(&self, fold: &mut Texts) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
         let (segment_bytes, snapshot_tail_bytes) = (self.segment_bytes, 1);
-        let options = Options { segment_bytes, snapshot_tail_bytes, ..options(&format!("boot {}", self.boot)) };
+        let reserve_bytes = 3_000;
+        let options =
+            Options { segment_bytes, snapshot_tail_bytes, reserve_bytes, ..options(&format!("boot {}", self.boot)) };
         Ledger::open_from(self.disk.storage(), options, fold)
     }
 
@@ -327,13 +329,14 @@ impl Random {
         let errors = [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::QuotaExceeded, ErrorKind::Interrupted];
         let error = errors[usize::try_from(self.below(4)).unwrap()];
         let bytes = usize::try_from(self.below(400)).unwrap();
-        let (call, kind) = match self.below(7) {
+        let (call, kind) = match self.below(8) {
             0 => (Call::Write, FaultKind::Error(error)),
             1 => (Call::Write, FaultKind::Short(bytes + 1)),
             2 => (Call::Write, FaultKind::Partial(bytes, ErrorKind::Other)),
             3 => (Call::SyncData, FaultKind::Error(error)),
             4 => (Call::SyncFolder, FaultKind::Error(error)),
-            5 => (Call::Truncate, FaultKind::Error(error)),
+            5 => (Call::Allocate, FaultKind::Error(error)),
+            6 => (Call::Truncate, FaultKind::Error(error)),
             _ => (Call::Create, FaultKind::Error(error)),
         };
         Fault { call, after: self.below(2), kind }

@@ -10,6 +10,7 @@ mod kills;
 mod lookup;
 mod port;
 mod readers;
+mod reserve;
 mod sessions;
 mod snapshots;
 mod support;

@@ -33,6 +33,10 @@ fn conforms<S: Storage>(storage: &S) {
     storage.write_at(&file, 4, b"z").unwrap();
     assert_eq!(storage.read_at(&file, 0, &mut buffer).unwrap(), 5);
     assert_eq!(&buffer[..5], b"ab\0\0z");
+    // Reserving changes neither length nor content, whether it can be done or not.
+    storage.allocate(&file, 3, 100_000).unwrap();
+    assert_eq!(storage.len(&file).unwrap(), 5);
+    storage.truncate(&file, 5).unwrap();
     storage.sync_data(&file).unwrap();
     storage.create(name("a")).unwrap();
     assert_eq!(storage.list(Folder::Quarantine).unwrap(), ["a", "b"]);

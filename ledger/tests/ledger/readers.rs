@@ -36,6 +36,9 @@ impl Storage for InPieces {
     fn write_at(&self, file: &SimulatedFile, offset: u64, bytes: &[u8]) -> std::io::Result<usize> {
         self.0.write_at(file, offset, bytes)
     }
+    fn allocate(&self, file: &SimulatedFile, offset: u64, len: u64) -> std::io::Result<bool> {
+        self.0.allocate(file, offset, len)
+    }
     fn truncate(&self, file: &SimulatedFile, len: u64) -> std::io::Result<()> {
         self.0.truncate(file, len)
     }
