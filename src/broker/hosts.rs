@@ -25,6 +25,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 const LAUNCHES: usize = 16;
 /// Judgements and removals under way at one time.
 const LOOKS: usize = 8;
+/// Dead hosts whose leftovers are ended at one time. One whose command the kernel cannot end takes its seconds, and holds up neither the
+/// judgement of others nor, with this many beside it, their end.
+const FINISHES: usize = 8;
+/// Threads that such work and the files of sessions may take at one time, so that neither waits for the other.
+pub const BLOCKING_THREADS: usize = LOOKS + FINISHES + 8;
 /// How long a host may take to answer hello.
 const HELLO: Duration = Duration::from_secs(5);
 /// Between two looks at a host that is coming up, going down or silent.
@@ -46,6 +51,7 @@ pub struct Hosts {
     handle: Handle,
     launches: Semaphore,
     looks: Semaphore,
+    finishes: Semaphore,
     links: Mutex<HashMap<SessionId, Linked>>,
     next_link: AtomicU64,
     seen: Mutex<BTreeMap<SessionId, u64>>,
@@ -88,6 +94,7 @@ impl Hosts {
             handle,
             launches: Semaphore::new(LAUNCHES),
             looks: Semaphore::new(LOOKS),
+            finishes: Semaphore::new(FINISHES),
             links: Mutex::default(),
             next_link: AtomicU64::new(1),
             seen: Mutex::default(),
@@ -336,6 +343,7 @@ impl Hosts {
                 Some(Found::Word(exited(run, Some(record.exit), Some(record.ended_us), &[])))
             }
             Verdict::HostDied(record) => {
+                let _permit = self.finishes.acquire().await.expect("the semaphore is never closed");
                 let finished = tokio::task::spawn_blocking(move || finish_dead_host(&record)).await;
                 match finished {
                     Ok(Ok(left)) if left.is_empty() => Some(Found::Word(Word::HostLost)),
@@ -369,6 +377,7 @@ impl Hosts {
     /// A host that was killed between the exit of its command and the end of its sweep left marked processes; end
     /// them. None: they cannot be ended yet.
     async fn finish_ended(&self, session: &SessionId, episode: u32) -> Option<()> {
+        let _permit = self.finishes.acquire().await.expect("the semaphore is never closed");
         let (root, id) = (self.root.clone(), session.to_string());
         let finished = tokio::task::spawn_blocking(move || match super::files::host_record(&root, &id, episode) {
             Some(record) => finish_dead_host(&record).map(|_| ()),

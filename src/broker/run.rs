@@ -6,7 +6,7 @@
 use super::desk::{Desk, Ended, World};
 use super::discovery;
 use super::front::{Door, Front, Leave};
-use super::hosts::Hosts;
+use super::hosts::{BLOCKING_THREADS, Hosts};
 use super::inbox::{Inbox, Post};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
@@ -81,7 +81,8 @@ pub fn run(root: &Path) -> End {
             return End::NotStarted;
         }
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(8).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -4,6 +4,7 @@
 //! The scan only reads. A broker or host of ostler is never an episode's process, whatever its environment says: it
 //! outlives the session that happened to start it. A copied root has other inodes and so another marker.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -11,10 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use nix::sys::signal::Signal;
 
+use super::look::Shared;
 use super::wire::{FileIdentity, Survivor};
 use crate::os::clock;
 use crate::os::identity::ProcessIdentity;
-use crate::os::process::{self, State};
+use crate::os::process::{self, Stat, State};
 use crate::os::signal::{Handle, Opened};
 
 /// The variable of the command and everything that it starts.
@@ -31,14 +33,36 @@ pub fn of(session: &str, episode: u32, lock: FileIdentity) -> String {
     format!("{session}.{episode}.{:x}.{:x}", lock.device, lock.inode)
 }
 
+/// Who carries which marker of a command, as one walk through the process table saw it.
+type Marked = BTreeMap<OsString, Vec<ProcessIdentity>>;
+
+/// A broker that comes after many dead hosts asks for each of them.
+static MARKED: Shared<Marked> = Shared::new();
+
 /// Every running process that carries the marker, but no broker and no host.
 ///
 /// # Errors
 /// If the process table cannot be read.
 pub fn commands(marker: &str) -> io::Result<Vec<ProcessIdentity>> {
-    let mut found = find(COMMAND_VARIABLE, marker)?;
-    found.retain(|identity| !is_ostler(identity.pid));
-    Ok(found)
+    let marked = MARKED.see(all_marked)?;
+    Ok(marked.get(OsStr::new(marker)).cloned().unwrap_or_default())
+}
+
+fn all_marked() -> io::Result<Marked> {
+    let prefix = format!("{COMMAND_VARIABLE}=");
+    let mut marked = Marked::new();
+    for_each_running(|row, environment| {
+        let values = environment.iter().filter_map(|entry| entry.as_bytes().strip_prefix(prefix.as_bytes()));
+        let markers: BTreeSet<&OsStr> = values.map(OsStr::from_bytes).collect();
+        if !markers.is_empty() && !is_ostler(row.pid) {
+            let identity = ProcessIdentity::of_row(row)?;
+            for marker in markers {
+                marked.entry(marker.to_owned()).or_default().push(identity.clone());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(marked)
 }
 
 /// The host that carries the marker, and its fork on the way to the command.
@@ -112,16 +136,27 @@ pub fn is_ostler(pid: u32) -> bool {
 fn find(variable: &str, marker: &str) -> io::Result<Vec<ProcessIdentity>> {
     let wanted = OsString::from(format!("{variable}={marker}"));
     let mut found = Vec::new();
+    for_each_running(|row, environment| {
+        if environment.contains(&wanted) {
+            found.push(ProcessIdentity::of_row(row)?);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Shows every other running process with the environment that it was started with. The row is the older look of the two: if the pid
+/// changed hands between them, its identity leads to nobody.
+fn for_each_running(mut show: impl FnMut(&Stat, &[OsString]) -> io::Result<()>) -> io::Result<()> {
     for row in process::all()? {
         if row.state == State::Ended || row.pid == std::process::id() {
             continue;
         }
-        // The row is older than this look: if the pid changed hands between them, its identity leads to nobody.
-        if process::environment(row.pid).is_some_and(|environment| environment.contains(&wanted)) {
-            found.push(ProcessIdentity::of_row(&row)?);
+        if let Some(environment) = process::environment(row.pid) {
+            show(&row, &environment)?;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 #[cfg(test)]

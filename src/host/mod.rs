@@ -14,6 +14,8 @@ pub mod client;
 pub mod files;
 /// The endpoint incarnation.
 pub mod incarnation;
+/// Looks that many share.
+mod look;
 /// Finds an episode's processes.
 pub mod marker;
 /// Output for readers.
