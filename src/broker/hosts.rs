@@ -4,7 +4,7 @@
 
 use super::inbox::{Inbox, Post};
 use super::view::View;
-use super::words::{exited, foreign, phase, run_of};
+use super::words::{exited, foreign, obstacle, phase, run_of};
 use crate::host::client::{
     Launch, LaunchOutcome, Link, LinkError, Spawner, Verdict, end_starting_host, finish_dead_host, gather, judge,
     judge_without_lock, remove_session_files,
@@ -165,7 +165,8 @@ impl Hosts {
                 }
             }
             LaunchOutcome::Failed(failure) => {
-                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason };
+                let obstacle = obstacle(&failure);
+                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason, obstacle };
                 self.answer(session, episode, word).await;
             }
             LaunchOutcome::Unclear(why) => {

@@ -175,12 +175,18 @@ fn of_failure(operation: &Operation, failure: &Failure) -> WireError {
         format!("{}; {kept}", failure.message)
     };
     let retry = if operation.state == Outcome::Aborted { Retry::Never } else { code.retry() };
-    WireError::new(code, message)
+    let error = WireError::new(code, message)
         .reason(&failure.reason)
         .retry(retry)
         .with("detail", failure.message.as_str())
         .with("operation", operation.id.to_string())
-        .with("state", operation.state.word())
+        .with("state", operation.state.word());
+    let Some(obstacle) = &failure.obstacle else { return error };
+    let error = error.with("cause", obstacle.cause.word());
+    match &obstacle.errno {
+        Some(errno) => error.with("errno", errno.as_str()),
+        None => error,
+    }
 }
 
 /// A write that changed nothing.

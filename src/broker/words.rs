@@ -2,7 +2,7 @@
 
 use crate::host::wire::{self, HostRecord};
 use crate::machine::{self, Digest, Word};
-use crate::os::clock;
+use crate::os::{clock, errors};
 
 /// Nothing may be touched, and why.
 pub(super) fn foreign(reason: &str) -> Word {
@@ -37,11 +37,13 @@ pub(super) fn exited(
         Some(wire::Exit::Code(code)) => machine::Exit::Code(u32::try_from(code).unwrap_or(255)),
         Some(wire::Exit::Signal(name)) => machine::Exit::Signal(name),
         Some(wire::Exit::Error(failure)) => {
-            machine::Exit::Error(machine::ExitError { phase: phase(failure.phase), reason: failure.reason })
+            let obstacle = obstacle(&failure);
+            machine::Exit::Error(machine::ExitError { phase: phase(failure.phase), reason: failure.reason, obstacle })
         }
         None => machine::Exit::Error(machine::ExitError {
             phase: machine::Phase::Host,
             reason: "its host did not say how it ended".to_owned(),
+            obstacle: None,
         }),
     };
     let survivors = survivors.iter();
@@ -53,6 +55,19 @@ pub(super) fn exited(
             .map(|survivor| machine::Survivor { pid: survivor.pid, command: survivor.command.clone() })
             .collect(),
     }
+}
+
+/// What the system said of a start that failed.
+pub(super) fn obstacle(failure: &wire::StartFailure) -> Option<machine::Obstacle> {
+    let errno = failure.errno.and_then(|number| errors::name(&std::io::Error::from_raw_os_error(number)));
+    let cause = match failure.cause {
+        Some(wire::Cause::NotFound) => machine::Cause::NotFound,
+        Some(wire::Cause::Denied) => machine::Cause::Denied,
+        Some(wire::Cause::Other) => machine::Cause::Other,
+        None if errno.is_some() => machine::Cause::Other,
+        None => return None,
+    };
+    Some(machine::Obstacle { cause, errno })
 }
 
 /// The step of a start that failed.

@@ -50,16 +50,17 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<u8, Failure> {
         Err(closed @ Failure::OutputClosed) => Err(closed),
         Err(Failure::Error(report)) => {
             context.output.error(&report)?;
-            Ok(code_of_failure(&report, args, context))
+            Ok(code_of_failure(&report))
         }
     }
 }
 
-/// What a failed `run` exits with. Nobody but the search path says whether a command is missing or cannot be executed.
-fn code_of_failure(report: &Report, args: &Args, context: &Context) -> u8 {
-    let reason = report.error.data.get("reason").and_then(serde_json::Value::as_str);
-    match (report.error.code, reason) {
-        (ErrorCode::SpawnFailed, Some("exec")) => ending::code_of_unexecuted(&args.options, &context.environment),
+/// What a failed `run` exits with. Whether a command is missing or cannot be executed is what its host met.
+fn code_of_failure(report: &Report) -> u8 {
+    let said = |member: &str| report.error.data.get(member).and_then(serde_json::Value::as_str);
+    match (report.error.code, said("reason"), said("cause")) {
+        (ErrorCode::SpawnFailed, Some("exec"), Some("not_found")) => exit::RUN_NOT_FOUND,
+        (ErrorCode::SpawnFailed, Some("exec"), _) => exit::RUN_CANNOT_EXECUTE,
         _ => exit::RUN_FAILED,
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     }
 
     fn failure(reason: String) -> Exit {
-        Exit::Error(StartFailure { phase: StartPhase::Exec, reason, errno: Some(2) })
+        Exit::Error(StartFailure { phase: StartPhase::Exec, reason, errno: Some(2), cause: None })
     }
 
     #[test]

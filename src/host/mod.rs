@@ -8,6 +8,8 @@
 //! server  the process itself     spool   its output on disk      marker  finding an episode's processes
 //! ```
 
+/// What kept a command from coming up.
+pub mod cause;
 /// What a broker does with hosts.
 pub mod client;
 /// Names and durable writes of an episode's files.

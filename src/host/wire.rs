@@ -8,6 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::cause::Cause;
 use crate::os::identity::ProcessIdentity;
 
 /// Version of the host wire and of the host's files.
@@ -103,9 +104,12 @@ pub struct StartFailure {
     pub phase: StartPhase,
     /// Why, for a human.
     pub reason: String,
-    /// The system's error number, where it gave one: `ENOENT` in phase exec is "not found".
+    /// The system's error number, where it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
+    /// What it means, where the host can tell. The number alone does not: a missing interpreter is `ENOENT` as well as a missing command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Cause>,
 }
 
 /// Where a start failed.
@@ -418,7 +422,7 @@ pub enum RefusalCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{Endpoint, FileIdentity, HostRecord, Line, Report, Request, StartFailure, StartPhase};
+    use super::{Cause, Endpoint, FileIdentity, HostRecord, Line, Report, Request, StartFailure, StartPhase};
     use crate::os::identity::ProcessIdentity;
 
     fn record() -> HostRecord {
@@ -457,8 +461,8 @@ mod tests {
     #[test]
     fn the_report_is_fixed() {
         let reason = "command not found".to_owned();
-        let failure = StartFailure { phase: StartPhase::Exec, reason, errno: Some(2) };
-        let json = r#"{"report":"failed","phase":"exec","reason":"command not found","errno":2}"#;
+        let failure = StartFailure { phase: StartPhase::Exec, reason, errno: Some(2), cause: Some(Cause::NotFound) };
+        let json = r#"{"report":"failed","phase":"exec","reason":"command not found","errno":2,"cause":"not_found"}"#;
         assert_eq!(serde_json::to_string(&Report::Failed { failure: failure.clone() }).unwrap(), json);
         assert_eq!(serde_json::from_str::<Report>(json).unwrap(), Report::Failed { failure });
         let started = Report::Started { host: Box::new(record()) };

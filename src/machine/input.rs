@@ -3,7 +3,7 @@
 use super::id::{Digest, Key, Name, OperationId, Scope, SessionId};
 use super::operation::Actor;
 use super::refusal::Refusal;
-use super::session::{Exit, Phase, Run, Survivor};
+use super::session::{Exit, Obstacle, Phase, Run, Survivor};
 use std::collections::BTreeMap;
 
 /// One input of a turn.
@@ -129,6 +129,8 @@ pub enum Word {
         phase: Phase,
         /// Why.
         reason: String,
+        /// What the system said, where it did.
+        obstacle: Option<Obstacle>,
     },
     /// The life lock is free and there is no host record: the gate never opened.
     NeverOpened,

@@ -38,7 +38,9 @@ pub use invariants::violations;
 pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
 pub use refusal::Refusal;
 pub use replay::{Stale, replayable};
-pub use session::{Ask, Exit, ExitError, Fence, Move, Phase, REQUESTS, Run, Session, Status, Survivor, on_request};
+pub use session::{
+    Ask, Cause, Exit, ExitError, Fence, Move, Obstacle, Phase, REQUESTS, Run, Session, Status, Survivor, on_request,
+};
 pub use state::State;
 pub use table::Table;
 pub use time::Time;

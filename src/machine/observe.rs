@@ -7,7 +7,7 @@ use super::id::{OperationId, SessionId};
 use super::input::{Observation, Word};
 use super::limits;
 use super::operation::{Failure, Gained, Outcome};
-use super::session::{Exit, ExitError, Fence, Phase, Run, Session, Status, Survivor};
+use super::session::{Exit, ExitError, Fence, Obstacle, Phase, Run, Session, Status, Survivor};
 use super::state::State;
 use super::time::Time;
 
@@ -226,7 +226,7 @@ impl Seen<'_> {
     /// Nothing ran: a spawned session is gone, a resumed one is what it was; keys and name are free (design 4).
     fn abort(&self, word: &Word) -> Vec<Event> {
         let failure = match word {
-            Word::LaunchFailed { phase, reason } => failure("spawn_failed", phase_word(*phase), reason),
+            Word::LaunchFailed { phase, reason, obstacle } => not_started(*phase, reason, obstacle.as_ref()),
             Word::Started(_)
             | Word::NeverOpened
             | Word::Exited { .. }
@@ -270,7 +270,7 @@ impl Seen<'_> {
             && self.session.run.is_none()
             && run.is_none()
         {
-            return self.aborted(failure("spawn_failed", phase_word(error.phase), &error.reason));
+            return self.aborted(not_started(error.phase, &error.reason, error.obstacle.as_ref()));
         }
         let mut events = match (run, self.session.run.is_none()) {
             (Some(run), true) => self.begin(Some(run)),
@@ -286,7 +286,7 @@ impl Seen<'_> {
     fn lose(&self, word: &Word) -> Vec<Event> {
         let machine = matches!(word, Word::MachineLost);
         let reason = if machine { "lost with the machine" } else { "its host died" };
-        let exit = Exit::Error(ExitError { phase: Phase::Host, reason: reason.to_owned() });
+        let exit = Exit::Error(ExitError { phase: Phase::Host, reason: reason.to_owned(), obstacle: None });
         let status = match (self.session.status == Status::Stopping, machine) {
             (true, _) => Status::Stopped,
             (false, true) => Status::Interrupted,
@@ -371,7 +371,11 @@ pub(super) fn finish(state: &State, id: OperationId, sid: Option<&SessionId>, se
 }
 
 pub(super) fn failure(code: &str, reason: &str, message: &str) -> Failure {
-    Failure { code: code.to_owned(), reason: reason.to_owned(), message: clip(message) }
+    Failure { code: code.to_owned(), reason: reason.to_owned(), message: clip(message), obstacle: None }
+}
+
+fn not_started(phase: Phase, reason: &str, obstacle: Option<&Obstacle>) -> Failure {
+    Failure { obstacle: obstacle.cloned(), ..failure("spawn_failed", phase_word(phase), reason) }
 }
 
 fn phase_word(phase: Phase) -> &'static str {

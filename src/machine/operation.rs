@@ -1,7 +1,7 @@
 //! An operation: one mutating request, one outcome (law 5). The table says which outcome may follow which.
 
 use super::id::{Digest, Key, OperationId, Scope, SessionId};
-use super::session::{Exit, Status, Survivor};
+use super::session::{Exit, Obstacle, Status, Survivor};
 use serde::{Deserialize, Serialize};
 
 /// What kind of request it was.
@@ -91,6 +91,9 @@ pub struct Failure {
     pub reason: String,
     /// One sentence for a person.
     pub message: String,
+    /// What the system said, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
 }
 
 /// What a finished operation keeps of its result. Never a credential, never the environment (issue 2, Shows).

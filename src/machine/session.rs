@@ -155,6 +155,42 @@ pub struct ExitError {
     pub phase: Phase,
     /// Why, for a person.
     pub reason: String,
+    /// What the system said, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub obstacle: Option<Obstacle>,
+}
+
+/// What the system said of a start that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Obstacle {
+    /// What kind it is.
+    pub cause: Cause,
+    /// The name of its error: `ENOENT`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub errno: Option<String>,
+}
+
+/// What kept a command from coming up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// There is none of that name.
+    NotFound,
+    /// It may not be executed, or entered.
+    Denied,
+    /// Anything else.
+    Other,
+}
+
+impl Cause {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::Denied => "denied",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// The step of a start that failed, or `host` for a host that died under its command.

@@ -6,6 +6,7 @@ use super::text;
 use crate::support::{FIXTURE, Root, Running, SOON, wait_until};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
 
 /// Runs a command that must be refused, for eyes and for programs, and gives back its error.
 #[track_caller]
@@ -125,20 +126,24 @@ fn a_command_that_cannot_run_leaves_name_and_key_free() {
     let folder = root.folder();
     std::fs::write(folder.join("plain"), "no program").unwrap();
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let cases: [(&[&str], &str); 7] = [
-        (&["--", "no-such-command"], "exec"),
-        (&["--", &path("plain")], "exec"),
-        (&["--", &path("home")], "exec"),
-        (&["--cwd", "/no/such/folder", "--", "true"], "cwd"),
-        (&["--cwd", &path("plain"), "--", "true"], "cwd"),
-        (&["--cwd", "no-such-relative", "--", "true"], "cwd"),
-        (&["--env", "PATH=/nowhere", "--", "true"], "exec"),
+    std::fs::write(folder.join("lost"), "#!/no/such/interpreter").unwrap();
+    std::fs::set_permissions(folder.join("lost"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let cases: [(&[&str], &str, &str, &str); 8] = [
+        (&["--", "no-such-command"], "exec", "not_found", "ENOENT"),
+        (&["--", &path("plain")], "exec", "denied", "EACCES"),
+        (&["--", &path("home")], "exec", "denied", "EACCES"),
+        (&["--", &path("lost")], "exec", "other", "ENOENT"),
+        (&["--cwd", "/no/such/folder", "--", "true"], "cwd", "not_found", "ENOENT"),
+        (&["--cwd", &path("plain"), "--", "true"], "cwd", "not_found", "ENOTDIR"),
+        (&["--cwd", "no-such-relative", "--", "true"], "cwd", "not_found", "ENOENT"),
+        (&["--env", "PATH=/nowhere", "--", "true"], "exec", "not_found", "ENOENT"),
     ];
-    for (number, (rest, phase)) in cases.iter().enumerate() {
+    for (number, (rest, phase, cause, errno)) in cases.iter().enumerate() {
         let key = format!("key-{number}");
         let start = ["spawn", "--name", "job", "--key", &key];
         let error = refused(&root, &[&start, *rest].concat(), 1, "spawn_failed");
         assert_eq!((&error["data"]["reason"], &error["retry"]), (&json!(phase), &json!("never")));
+        assert_eq!((&error["data"]["cause"], &error["data"]["errno"]), (&json!(cause), &json!(errno)), "{rest:?}");
         assert_eq!(root.json(["list", "--all"])["sessions"], json!([]), "it leaves no session");
         // The attempt is on record.
         assert_eq!(root.json(["operation", "list", "--limit", "1"])["operations"][0]["state"], "aborted");

@@ -75,9 +75,11 @@ pub(super) fn exited(run: Option<machine::Run>, record: &ExitRecord) -> Word {
     let exit = match &record.exit {
         Exit::Code(code) => machine::Exit::Code(u32::try_from(*code).unwrap_or(255)),
         Exit::Signal(name) => machine::Exit::Signal(name.clone()),
-        Exit::Error(failure) => {
-            machine::Exit::Error(ExitError { phase: phase(failure.phase), reason: failure.reason.clone() })
-        }
+        Exit::Error(failure) => machine::Exit::Error(ExitError {
+            phase: phase(failure.phase),
+            reason: failure.reason.clone(),
+            obstacle: None,
+        }),
     };
     Word::Exited { run, exit, at_us: record.ended_us, survivors: Vec::new() }
 }

@@ -169,7 +169,10 @@ impl Hands {
             }
             Some(_) | None => {
                 let reason = "cannot lock life.lock".to_owned();
-                ("no life lock", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }))
+                (
+                    "no life lock",
+                    self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason, obstacle: None }),
+                )
             }
         }
     }
@@ -185,12 +188,18 @@ impl Hands {
         let fails = random.chance(20);
         let Some(episode) = computer.episode_mut(&task.run) else {
             let reason = "its folder is gone".to_owned();
-            return ("no folder", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }));
+            return (
+                "no folder",
+                self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason, obstacle: None }),
+            );
         };
         if fails {
             episode.holder = None;
             let reason = "no process is left".to_owned();
-            return ("cannot fork", self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason }));
+            return (
+                "cannot fork",
+                self.done(number, &task.run, Word::LaunchFailed { phase: Phase::Host, reason, obstacle: None }),
+            );
         }
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
@@ -216,7 +225,7 @@ impl Hands {
                 ("its host reports a start", news)
             }
             Some(Report::Failed(failure)) => {
-                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason };
+                let word = Word::LaunchFailed { phase: phase(failure.phase), reason: failure.reason, obstacle: None };
                 ("its host reports a failure", self.done(number, &task.run, word))
             }
             None if computer.hosts.contains_key(&pid) => ("no report yet", Vec::new()),

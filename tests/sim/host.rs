@@ -66,7 +66,7 @@ fn advance(computer: &mut Computer, pid: u32, stage: Stage, what: &'static str) 
 
 /// Before the record: nothing is on disk, so nothing happened.
 fn give_up(computer: &mut Computer, pid: u32, phase: StartPhase, reason: &str) -> &'static str {
-    let failure = StartFailure { phase, reason: reason.to_owned(), errno: None };
+    let failure = StartFailure { phase, reason: reason.to_owned(), errno: None, cause: None };
     computer.reports.insert(pid, Report::Failed(failure));
     computer.host_gone(pid);
     "gives up before its record"
@@ -116,7 +116,7 @@ fn incarnation(host: u32, command: u32) -> Digest {
 }
 
 fn fail_exec(computer: &mut Computer, pid: u32, host: &Host) -> &'static str {
-    let failure = StartFailure { phase: StartPhase::Exec, reason: "not found".to_owned(), errno: Some(2) };
+    let failure = StartFailure { phase: StartPhase::Exec, reason: "not found".to_owned(), errno: Some(2), cause: None };
     complete(computer, &host.run, Exit::Error(failure.clone()));
     computer.reports.insert(pid, Report::Failed(failure));
     advance(computer, pid, Stage::Ended, "cannot execute its command")

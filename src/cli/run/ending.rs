@@ -1,18 +1,14 @@
 //! What `run` exits with: the code of the command, as its host wrote it down, or as broker and ledger tell where the host could not. What
 //! somebody else did to end it is told on the way.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::exit;
 use super::super::output::Output;
-use super::super::spawn::Options;
 use super::story;
 use super::watching::{Watching, Word};
 use crate::host::{files, wire as host};
-use crate::os::arg::Arg;
-use crate::os::environment::Environment;
 use crate::os::signal;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::{Exit, Session, SessionStatus};
@@ -88,27 +84,6 @@ fn of_signal(name: &str) -> u8 {
     number.and_then(|number| exit::RUN_SIGNAL_BASE.checked_add(number)).unwrap_or(exit::RUN_FAILED)
 }
 
-/// The code for a command that the system would not execute: there is none of this name, or there is.
-pub(super) fn code_of_unexecuted(options: &Options, environment: &Environment) -> u8 {
-    let Some(program) = options.command.first() else { return exit::RUN_NOT_FOUND };
-    let folder = options.cwd.clone().unwrap_or_default();
-    let named = options.env.iter().rev().find_map(|text| {
-        let text = Arg::from(text.as_os_str());
-        text.as_bytes().strip_prefix(b"PATH=").map(|path| Arg::from_bytes(path.to_vec()))
-    });
-    let path = named.as_ref().map(Arg::as_os_str).or_else(|| environment.get("PATH"));
-    if is_there(program, &folder, path) { exit::RUN_CANNOT_EXECUTE } else { exit::RUN_NOT_FOUND }
-}
-
-/// Whether anything stands where the command would be found.
-fn is_there(program: &OsStr, folder: &Path, path: Option<&OsStr>) -> bool {
-    if Path::new(program).components().count() > 1 || Path::new(program).is_absolute() {
-        return folder.join(program).symlink_metadata().is_ok();
-    }
-    let places: Vec<PathBuf> = path.map(|path| std::env::split_paths(path).collect()).unwrap_or_default();
-    !program.is_empty() && places.iter().any(|place| folder.join(place).join(program).symlink_metadata().is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,18 +94,5 @@ mod tests {
         for (name, code) in [("SIGTERM", 143), ("SIGKILL", 137), ("SIG64", 192), ("SIGNONE", 125)] {
             assert_eq!(of_signal(name), code, "{name}");
         }
-    }
-
-    #[test]
-    fn a_missing_command_is_told_from_one_that_cannot_run() {
-        let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir(home.path().join("bin")).unwrap();
-        std::fs::write(home.path().join("bin/plain"), "").unwrap();
-        let there = |program: &str, path: &str| is_there(program.as_ref(), home.path(), Some(path.as_ref()));
-        assert!(there("plain", "/nowhere:bin"));
-        assert!(!there("plain", "/nowhere"));
-        assert!(there("./bin/plain", ""));
-        assert!(!there("./bin/other", "bin"));
-        assert!(!there("", "bin"));
     }
 }

@@ -327,7 +327,7 @@ fn outcome_of(line: &[u8]) -> Option<LaunchOutcome> {
 }
 
 fn host_failure(reason: String, errno: Option<i32>) -> StartFailure {
-    StartFailure { phase: StartPhase::Host, reason, errno }
+    StartFailure { phase: StartPhase::Host, reason, errno, cause: None }
 }
 
 fn set_nonblocking(pipe: &impl AsFd) -> io::Result<()> {

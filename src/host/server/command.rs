@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString, OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::libc;
@@ -18,6 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{ForkResult, Pid, chdir, fork, getppid, setpgid};
 
+use crate::host::cause::Cause;
 use crate::host::spec::Spec;
 use crate::host::wire::{StartFailure, StartPhase};
 use crate::os::limits;
@@ -228,28 +230,43 @@ fn errno_number(errno: Errno) -> i32 {
 pub(super) fn decode_failure(bytes: &[u8], spec: &Spec) -> StartFailure {
     let &[phase, a, b, c, d] = bytes else {
         let reason = "the command's process ended on its way to exec".into();
-        return StartFailure { phase: StartPhase::Host, reason, errno: None };
+        return StartFailure { phase: StartPhase::Host, reason, errno: None, cause: None };
     };
     let errno = Errno::from_raw(i32::from_le_bytes([a, b, c, d]));
     let name = spec.command.first().cloned().unwrap_or_default();
+    let cause = Cause::of(errno);
     let (phase, reason) = match phase {
+        // Only where the file is there is what was not found something else than the command.
+        1 if errno == Errno::ENOENT && is_there(name.as_bytes(), spec) => {
+            let reason = format!("cannot execute {}: its interpreter was not found", name.display());
+            return StartFailure {
+                phase: StartPhase::Exec,
+                reason,
+                errno: Some(errno_number(errno)),
+                cause: Some(Cause::Other),
+            };
+        }
         1 => (StartPhase::Exec, exec_reason(&name.display(), name.as_bytes(), errno, spec)),
         2 => (StartPhase::Cwd, format!("cannot enter the working directory {}: {}", spec.cwd.display(), errno.desc())),
         3 => (StartPhase::Limit, format!("cannot set the resource limits: {}", errno.desc())),
         _ => (StartPhase::Host, format!("cannot prepare the command's process: {}", errno.desc())),
     };
-    StartFailure { phase, reason, errno: Some(errno_number(errno)) }
+    StartFailure { phase, reason, errno: Some(errno_number(errno)), cause: Some(cause) }
+}
+
+/// Whether the command is named by its path and a file stands there.
+fn is_there(name: &[u8], spec: &Spec) -> bool {
+    name.contains(&b'/') && file_of(name, spec).exists()
+}
+
+fn file_of(name: &[u8], spec: &Spec) -> PathBuf {
+    spec.cwd.as_path().join(OsStr::from_bytes(name))
 }
 
 fn exec_reason(name: &str, bytes: &[u8], errno: Errno, spec: &Spec) -> String {
     let is_path = bytes.contains(&b'/');
-    let file = spec.cwd.as_path().join(OsStr::from_bytes(bytes));
     if errno == Errno::ENOENT && is_path {
-        return if file.exists() {
-            format!("cannot execute {name}: its interpreter was not found")
-        } else {
-            format!("command not found: there is no file {name}")
-        };
+        return format!("command not found: there is no file {name}");
     }
     if errno == Errno::ENOENT {
         return format!("command not found: {name} is in no folder of the session's PATH");
@@ -258,7 +275,7 @@ fn exec_reason(name: &str, bytes: &[u8], errno: Errno, spec: &Spec) -> String {
         "neither a program nor a script that names its interpreter"
     } else if errno == Errno::E2BIG {
         "command line and environment are too long for this system"
-    } else if errno == Errno::EACCES && is_path && file.is_dir() {
+    } else if errno == Errno::EACCES && is_path && file_of(bytes, spec).is_dir() {
         "it is a directory"
     } else {
         errno.desc()
@@ -290,7 +307,7 @@ pub(super) fn environment(spec: &Spec, ours: Vec<(&str, OsString)>) -> Vec<OsStr
 
 #[cfg(test)]
 mod tests {
-    use super::{Errno, StartPhase, candidate, decode_failure, encode_failure, environment};
+    use super::{Cause, Errno, StartPhase, candidate, decode_failure, encode_failure, environment};
     use crate::host::spec::{Adapter, EnvVar, Spec, Stdin};
 
     fn spec(command: &str, cwd: &str) -> Spec {
@@ -330,6 +347,20 @@ mod tests {
         );
         check(StartPhase::Limit, Errno::EPERM, "x", "cannot set the resource limits: Operation not permitted");
         assert_eq!(decode_failure(b"", &spec("x", "/")).phase, StartPhase::Host);
+    }
+
+    /// Report of a missing command and of a missing interpreter: one errno, two causes.
+    #[test]
+    fn each_failure_says_what_kind_it_is() {
+        let cause = |errno, command: &str| {
+            decode_failure(&encode_failure(StartPhase::Exec, errno), &spec(command, "/usr")).cause.unwrap()
+        };
+        assert_eq!(cause(Errno::ENOENT, "nix"), Cause::NotFound);
+        assert_eq!(cause(Errno::ENOENT, "./nowhere"), Cause::NotFound);
+        assert_eq!(cause(Errno::ENOENT, "./bin"), Cause::Other);
+        assert_eq!(cause(Errno::ENOTDIR, "./x/y"), Cause::NotFound);
+        assert_eq!(cause(Errno::EACCES, "x"), Cause::Denied);
+        assert_eq!(cause(Errno::ENOEXEC, "./bin"), Cause::Other);
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
 
 /// For `map_err`: a failure of the host itself.
 fn failed<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> StartFailure {
-    move |error| StartFailure { phase: StartPhase::Host, reason: format!("{what}: {error}"), errno: None }
+    move |error| StartFailure { phase: StartPhase::Host, reason: format!("{what}: {error}"), errno: None, cause: None }
 }
 
 fn prepare_process(root: &std::path::Path) -> io::Result<()> {

@@ -59,7 +59,7 @@ fn an_aborted_spawn_frees_key_and_name_and_leaves_no_session() {
     let mut world = World::new();
     world.ask("k", 1, spawn(A, Some("alpha")));
     check(&world.fresh(spawn(B, Some("alpha"))), "=> refused NameTaken");
-    let failed = Word::LaunchFailed { phase: Phase::Exec, reason: "No such file".to_owned() };
+    let failed = Word::LaunchFailed { phase: Phase::Exec, reason: "No such file".to_owned(), obstacle: None };
     check(&world.saw(A, 1, failed), "aborted, finish op-2 aborted (spawn_failed exec)");
     check(&world.status(A), "absent");
     check(&world.owes(), "remove aaaaaaaaaaaa");
@@ -76,7 +76,7 @@ fn an_aborted_resume_leaves_the_session_as_it_was() {
     world.saw(A, 1, exited(3));
     let before = world.state.sessions.get(&sid(A)).unwrap().clone();
     world.fresh(resume(A, 2));
-    let failed = Word::LaunchFailed { phase: Phase::Cwd, reason: "gone".to_owned() };
+    let failed = Word::LaunchFailed { phase: Phase::Cwd, reason: "gone".to_owned(), obstacle: None };
     world.saw(A, 2, failed);
     let after = world.state.sessions.get(&sid(A)).unwrap();
     assert_eq!((after.status, after.episode, &after.exit), (before.status, 1, &before.exit));
@@ -231,7 +231,7 @@ fn a_start_found_ended_after_a_crash_succeeded_first() {
     check(&world.saw(A, 1, exited(3)), "host/1 started, finish op-2 succeeded, ended failed (exit code 3)");
     world.fresh(resume(A, 2));
     world.generation();
-    let not_executable = Exit::Error(ExitError { phase: Phase::Exec, reason: "denied".to_owned() });
+    let not_executable = Exit::Error(ExitError { phase: Phase::Exec, reason: "denied".to_owned(), obstacle: None });
     let word = Word::Exited { run: None, exit: not_executable, at_us: 1, survivors: Vec::new() };
     check(&world.saw(A, 2, word), "aborted, finish op-7 aborted (spawn_failed exec)");
     check(&world.status(A), "failed");

@@ -41,7 +41,9 @@ fn at(status: Status) -> World {
 fn word(column: Column) -> Word {
     match column {
         Column::Started => Word::Started(run(1)),
-        Column::LaunchFailed => Word::LaunchFailed { phase: Phase::Exec, reason: "not found".to_owned() },
+        Column::LaunchFailed => {
+            Word::LaunchFailed { phase: Phase::Exec, reason: "not found".to_owned(), obstacle: None }
+        }
         Column::NeverOpened => Word::NeverOpened,
         Column::Exited => exited(3),
         Column::HostLost => Word::HostLost,
