@@ -9,12 +9,13 @@ use super::refused::{self, failed};
 use super::turn::Told;
 use super::{render, route};
 use crate::host::client::{prepare_episode, prepare_session, remove_session_files};
+use crate::host::files::FileError;
 use crate::host::spec::Spec;
 use crate::machine::{
-    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, Target,
+    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, Status, Target,
     replayable,
 };
-use crate::os::entropy;
+use crate::os::{entropy, fail};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::service::Caller;
@@ -189,8 +190,12 @@ impl Front {
                     return Ok(Settled { operation, replayed, gone });
                 }
                 Ok(Told::Prepare { session: Some(session), episode }) => {
-                    self.prepare_next(&session, episode).await?;
-                    action = asked::prepared(action, &session, None, episode);
+                    match self.prepare_next(&session, episode).await {
+                        Ok(()) => action = asked::prepared(action, &session, None, episode),
+                        // Its folder went with a removal that was faster: the turn knows what to say.
+                        Err(_) if self.is_going(&session) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
                 Ok(Told::Prepare { session: None, .. }) => {
                     made.take().into_iter().for_each(|id| self.unmake(id));
@@ -211,7 +216,7 @@ impl Front {
 
     /// A refusal as this caller may read it.
     fn refused(&self, scope: &Scope, told: &Told) -> WireError {
-        let error = refused::told(told).expect("a refusal is an error");
+        let error = refused::told(told, &self.root.join("ledger")).expect("a refusal is an error");
         let Told::Refused(Refusal::NameTaken { name, by }) = told else { return error };
         let sees = self.view.read().sessions.get(by).is_some_and(|session| Self::may_see(scope, session));
         if sees { error } else { refused::name_taken(name) }
@@ -243,9 +248,17 @@ impl Front {
             return Err(WireError::new(ErrorCode::SessionBusy, message).with("session_id", session.to_string()));
         }
         let (root, name) = (self.root.clone(), session.to_string());
-        let prepared = tokio::task::spawn_blocking(move || prepare_episode(&root, &name, episode));
+        let prepared = tokio::task::spawn_blocking(move || {
+            fail::point("prepare").map_err(FileError::at("prepare", &root))?;
+            prepare_episode(&root, &name, episode)
+        });
         let prepared = prepared.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
         prepared.map_err(|error| super::files::unprepared(&error))
+    }
+
+    /// Whether a session is being removed, or is.
+    fn is_going(&self, session: &SessionId) -> bool {
+        self.view.read().sessions.get(session).is_none_or(|of| of.status == Status::Deleted)
     }
 
     /// Removes a folder that no record names.

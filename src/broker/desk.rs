@@ -9,6 +9,7 @@ use super::view::View;
 use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
 use crate::os::clock;
 use ostler_ledger::Storage;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
@@ -139,6 +140,7 @@ impl<S: Storage, W: World> Desk<S, W> {
                     inputs.push((Input::Beat { seen, whole: false }, None));
                     beats.extend(done);
                 }
+                Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
                 Post::Tick => inputs.push((Input::Tick, None)),
                 Post::Close => last = true,
             }
@@ -148,6 +150,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         let mut owed = Vec::new();
         let mut failure = None;
         let world = &mut self.world;
+        let head_seq = self.view.head().seq;
         self.turn.run(
             now,
             inputs,
@@ -167,11 +170,14 @@ impl<S: Storage, W: World> Desk<S, W> {
                 let _ = done.send(());
             });
         }
-        self.degraded.send_if_modified(|known| {
-            let changed = *known != failure;
-            known.clone_from(&failure);
-            changed
-        });
+        // A turn without records says nothing of the disk.
+        if failure.is_some() || self.view.head().seq != head_seq {
+            self.degraded.send_if_modified(|known| {
+                let changed = *known != failure;
+                known.clone_from(&failure);
+                changed
+            });
+        }
         owed.extend(answered.into_iter().map(|session| {
             let effect = self.turn.owed(&session);
             (session, effect)

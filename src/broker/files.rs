@@ -2,9 +2,10 @@
 //! folders that no record names.
 
 use crate::host::client::{PrepareError, gather};
-use crate::host::files::{self, Document, FileError};
+use crate::host::files::{self, Document};
 use crate::host::wire::HostRecord;
 use crate::machine::{SessionId, State};
+use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use std::io;
 use std::path::Path;
@@ -107,14 +108,10 @@ fn had_host(root: &Path, session: &str) -> bool {
 
 /// Files could not be prepared; nothing was recorded.
 pub fn unprepared(error: &PrepareError) -> WireError {
-    let full = |error: &FileError| {
-        let kind = error.source.kind();
-        matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
-    };
     let code = match error {
         PrepareError::Spec(_) | PrepareError::SessionId(_) => ErrorCode::InvalidInput,
-        PrepareError::File(error) if full(error) => ErrorCode::StorageFull,
-        PrepareError::File(_) | PrepareError::Damaged { .. } => ErrorCode::StorageFailed,
+        PrepareError::File(error) => storage_code(&error.source),
+        PrepareError::Damaged { .. } => ErrorCode::StorageFailed,
     };
     WireError::new(code, format!("its files could not be prepared: {error}; nothing was done"))
 }

@@ -28,6 +28,8 @@ pub enum Post<T = oneshot::Sender<Told>> {
     Again(SessionId),
     /// Last-seen times to be checkpointed, and who wants to know when they are durable.
     Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
+    /// The ledger did not take the last records: whether it does now. Costs a record if it does.
+    Probe,
     /// A deadline passed.
     Tick,
     /// Everything before this has been done; end the turn.

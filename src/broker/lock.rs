@@ -24,7 +24,7 @@ use crate::os::identity::{Liveness, ProcessIdentity};
 use crate::os::locks::lock_holder;
 use crate::os::paths::{PathError, StateRoot, check_private};
 use crate::os::{clock, entropy};
-use crate::rpc::convert::storage_code;
+use crate::rpc::convert::{lack_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Timestamp;
 
@@ -106,15 +106,18 @@ pub enum LockError {
 impl From<&LockError> for WireError {
     fn from(error: &LockError) -> WireError {
         let blocked = |reason| WireError::new(ErrorCode::BrokerBlocked, error.to_string()).reason(reason);
+        let unless_lacking = |source: &io::Error, reason| {
+            WireError::new(lack_or(source, ErrorCode::BrokerBlocked), error.to_string()).reason(reason)
+        };
         match error {
             LockError::Path(error) => error.into(),
-            LockError::Unlockable { .. } => blocked("unlockable"),
+            LockError::Unlockable { source, .. } => unless_lacking(source, "unlockable"),
             LockError::Quarantine(QuarantineError::Io(source)) => {
                 WireError::new(storage_code(source), error.to_string()).reason("quarantine")
             }
             LockError::Quarantine(QuarantineError::NoFreeName | QuarantineError::Exchanged) => blocked("quarantine"),
-            LockError::WriterLock { .. } => blocked("writer_lock"),
-            LockError::Identity(_) => blocked("identity"),
+            LockError::WriterLock { source, .. } => unless_lacking(source, "writer_lock"),
+            LockError::Identity(source) => unless_lacking(source, "identity"),
         }
     }
 }

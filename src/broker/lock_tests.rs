@@ -315,3 +315,23 @@ fn the_incarnation_is_canonical_and_differs_in_each_part() {
     assert_ne!(of("l", &owner), of("l", &other_nonce));
     assert_eq!(of("l", &owner), of("l", &other_version));
 }
+
+/// What is full or used up is said as such, not as a lock that stands in the way.
+#[test]
+fn a_lack_at_the_lock_stage_is_called_by_its_name() {
+    use nix::errno::Errno;
+    let code = |errno: Errno| {
+        let path = PathBuf::from("/r/broker.lock");
+        [
+            LockError::WriterLock { path: path.clone(), source: errno.into() },
+            LockError::Unlockable { path: path.clone(), source: errno.into() },
+            LockError::Identity(errno.into()),
+            LockError::Path(PathError::io("open", path, errno)),
+        ]
+        .map(|error| WireError::from(&error).code)
+    };
+    assert_eq!(code(Errno::ENOSPC), [ErrorCode::StorageFull; 4]);
+    assert_eq!(code(Errno::EMFILE), [ErrorCode::Capacity; 4]);
+    let blocked = ErrorCode::BrokerBlocked;
+    assert_eq!(code(Errno::ENOLCK), [blocked, blocked, blocked, ErrorCode::StorageFailed]);
+}

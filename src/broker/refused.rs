@@ -4,6 +4,7 @@ use super::asked::PREFIX_MIN;
 use super::turn::Told;
 use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
+use std::path::Path;
 
 /// A refusal as an error of the contract.
 pub fn refused(refusal: &Refusal) -> WireError {
@@ -190,10 +191,11 @@ fn of_failure(operation: &Operation, failure: &Failure) -> WireError {
 }
 
 /// A write that changed nothing.
-pub fn storage(full: bool, message: &str) -> WireError {
+pub fn storage(ledger: &Path, full: bool, message: &str) -> WireError {
     let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
     let next = if full { "Free space and repeat with the same key" } else { "See `ostler doctor`" };
-    WireError::new(code, format!("the ledger could not be written: {message}; nothing changed. {next}"))
+    let path = ledger.display().to_string();
+    WireError::new(code, format!("{path} could not be written: {message}; nothing changed. {next}")).with("path", path)
 }
 
 /// A text that breaks a grammar.
@@ -202,10 +204,10 @@ pub fn malformed(field: &str, rule: Malformed) -> WireError {
 }
 
 /// What a turn told, as an error, if it is one.
-pub fn told(told: &Told) -> Option<WireError> {
+pub fn told(told: &Told, ledger: &Path) -> Option<WireError> {
     match told {
         Told::Refused(refusal) => Some(refused(refusal)),
-        Told::Storage { full, message } => Some(storage(*full, message)),
+        Told::Storage { full, message } => Some(storage(ledger, *full, message)),
         Told::Settled { .. } | Told::Prepare { .. } => None,
     }
 }

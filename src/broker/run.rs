@@ -19,7 +19,7 @@ use crate::os::clock;
 use crate::os::deadline::Deadline;
 use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
-use crate::rpc::convert::storage_code;
+use crate::rpc::convert::{lack_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
@@ -86,7 +86,8 @@ pub fn run(root: &Path) -> End {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            reporter.failed(&WireError::new(ErrorCode::Internal, format!("no event loop can be had: {error}")));
+            let code = lack_or(&error, ErrorCode::Internal);
+            reporter.failed(&WireError::new(code, format!("no event loop can be had: {error}")));
             return End::NotStarted;
         }
     };
@@ -189,10 +190,7 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
                 if !keep_published(&published, &server) {
                     return fenced();
                 }
-                if clock::boot_us().saturating_sub(beaten_us) >= BEAT_US {
-                    beaten_us = clock::boot_us();
-                    beat(&front, None).await;
-                }
+                tend(&front, &mut beaten_us).await;
             }
             wish = leave.recv() => break wish.unwrap_or(false),
             () = signals.leave() => break false,
@@ -298,7 +296,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     reporter.stage(Stage::Listen);
     let runtime = start::runtime(&begun.root)?;
     let name = format!("b-{}-{}", &begun.incarnation[..12], begun.generation);
-    let bound = bind(&runtime, &name).map_err(|error| WireError::new(ErrorCode::BrokerBlocked, error.to_string()))?;
+    let bound = bind(&runtime, &name).map_err(WireError::from)?;
     let record = record(begun, &bound);
     let watching = Watch {
         lock: *begun.lock.standing(),
@@ -307,7 +305,9 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         socket_name: bound.name.clone(),
         socket: bound.standing,
     };
-    let spawner = Spawner::new().map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+    let spawner = Spawner::new().map_err(|error| {
+        WireError::new(lack_or(&error, ErrorCode::Internal), format!("hosts cannot be started: {error}"))
+    })?;
     let places = (begun.root.path().to_owned(), runtime.path().to_owned());
     let (view, handle) = (begun.turn.view(), tokio::runtime::Handle::current());
     let hosts = Hosts::new(places, begun.generation, view, posts.clone(), spawner, handle);
@@ -394,7 +394,7 @@ fn listen_anew(published: &Published, server: &Server<Door>) -> Result<(), WireE
     let runtime = start::runtime(&published.root)?;
     let mut at = published.at();
     let bound = bind(&runtime, &at.watch.socket_name);
-    let bound = bound.map_err(|error| WireError::new(ErrorCode::BrokerBlocked, error.to_string()))?;
+    let bound = bound.map_err(WireError::from)?;
     at.watch.socket = bound.standing;
     at.watch.socket_folder = runtime.path().to_owned();
     at.record.broker.endpoint.clone_from(&bound.address);
@@ -402,6 +402,18 @@ fn listen_anew(published: &Published, server: &Server<Door>) -> Result<(), WireE
     drop(at);
     drop(tokio::spawn(server.clone().accept(bound)));
     Ok(())
+}
+
+/// What is due once a second: a look whether the disk takes records again, if it did not, and at times a checkpoint.
+async fn tend(front: &Front, beaten_us: &mut u64) {
+    if front.degraded.borrow().is_some() {
+        // Only a write that succeeds shows that writes succeed again.
+        front.inbox.post(Post::Probe).await;
+    }
+    if clock::boot_us().saturating_sub(*beaten_us) >= BEAT_US {
+        *beaten_us = clock::boot_us();
+        beat(front, None).await;
+    }
 }
 
 /// Checkpoints what hosts said since the last time.

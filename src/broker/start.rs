@@ -87,22 +87,23 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     let (ledger, recovery) = open_ledger(&root)?;
     note(&recovery);
     let incarnation = lock::incarnation(ledger.id(), lock.owner());
-    let mut turn = Turn::open(ledger, &recovery).map_err(|error| unreadable(&error))?;
+    let mut turn = Turn::open(ledger, &recovery).map_err(|error| of_ledger(&root, unreadable(&error)))?;
     let next = turn.view().head().seq + 1;
-    let secret = Secret::open(root.path(), next).map_err(|error| stored("read the root's secret", &error))?;
+    let secret = Secret::open(root.path(), next);
+    let secret = secret.map_err(|error| stored(&format!("read the secret of {}", root.path().display()), &error))?;
     let incomparable = secret.notice(&turn.view().read());
     incomparable.iter().for_each(|notice| tracing::error!(notice, "the secret of the request digests was lost"));
     reporter.stage(Stage::Generation);
     let generation = generation(&lock, turn.last_generation() + 1, &incarnation);
     let number = generation.number;
     point("generation")?;
-    turn.begin(now(), &recovery, generation).map_err(|error| unbegun(&error))?;
+    turn.begin(now(), &recovery, generation).map_err(|error| of_ledger(&root, unbegun(&error)))?;
     reporter.stage(Stage::Hosts);
     let seen = look(&root, &turn);
     let lost = files::sweep(root.path(), &turn.view().read());
     reporter.stage(Stage::Beat);
     point("beat")?;
-    beat(&mut turn, seen)?;
+    beat(&mut turn, seen).map_err(|error| of_ledger(&root, error))?;
     let degraded = recovery.degraded.iter().cloned().chain(incomparable).chain(lost).collect();
     Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded })
 }
@@ -136,18 +137,28 @@ fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> 
     let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
     let boot =
         crate::os::identity::ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
-    Ledger::open(disk, Options::new(entropy::hex::<16>(), boot)).map_err(|error| match error {
+    let opened = Ledger::open(disk, Options::new(entropy::hex::<16>(), boot));
+    opened.map_err(|error| of_ledger(root, unopened(&error)))
+}
+
+fn unopened(error: &OpenError) -> WireError {
+    match error {
         OpenError::Lock(WriterLockError::Held) => {
-            let message =
-                "another process writes the ledger of this root; nothing was changed. `ostler doctor` tells more";
+            let message = "another process writes this ledger; nothing was changed. `ostler doctor` tells more";
             WireError::new(ErrorCode::BrokerBlocked, message).reason("ledger_lock")
         }
         OpenError::TooNew { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("newer_version"),
-        OpenError::Repair(ref source) | OpenError::Sync(ref source) => {
-            WireError::new(storage_code(source), error.to_string())
-        }
-        OpenError::Lock(_) | OpenError::Read(_) => WireError::new(ErrorCode::StorageFailed, error.to_string()),
-    })
+        OpenError::Repair(source)
+        | OpenError::Sync(source)
+        | OpenError::Read(source)
+        | OpenError::Lock(WriterLockError::Io(source)) => WireError::new(storage_code(source), error.to_string()),
+    }
+}
+
+/// The error, with the ledger that it is about.
+fn of_ledger(root: &StateRoot, error: WireError) -> WireError {
+    let path = root.path().join("ledger").display().to_string();
+    WireError { message: format!("{path}: {}", error.message), ..error }.with("path", path)
 }
 
 /// What taking the lock left to tell: the owner that died with it, and what the retention did; one line each.

@@ -10,11 +10,11 @@ use super::args::Globals;
 use super::duration;
 use super::failure::Failure;
 use super::output::Output;
-use super::settings::{Flags, Places, Settings};
+use super::settings::{Flags, Places, Settings, SettingsError};
 use crate::client::{Client, ClientOptions, Credential, ENSURE_WITHIN};
 use crate::os::deadline::Deadline;
 use crate::os::environment::Environment;
-use crate::os::paths::{self, StateRoot};
+use crate::os::paths::{self, PathError, StateRoot};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::wire::Key;
@@ -65,9 +65,19 @@ impl Context {
         let timeout = self.globals.timeout.map(duration::show);
         let flags = Flags { timeout: timeout.as_deref() };
         Settings::load(&self.places(), &self.environment, flags).map_err(|error| {
+            // A file of a root that is not ours: whose it is says more than that it cannot be read.
+            if let (SettingsError::Unreadable { .. }, Some(refused)) = (&error, self.refused_root()) {
+                return Failure::new("use the state root", WireError::from(&refused));
+            }
             let error = WireError::new(ErrorCode::InvalidInput, error.to_string()).reason("config");
             Failure::new("use the configuration", error.with("remedy", "ostler config validate"))
         })
+    }
+
+    /// Why the state root cannot serve this user, if it cannot.
+    fn refused_root(&self) -> Option<PathError> {
+        let path = paths::root_path(self.globals.root.as_deref(), &self.environment).ok()?;
+        StateRoot::open(&path).err()
     }
 
     /// The deadline of something that usually needs so long: what `--timeout` or the configuration says goes before.

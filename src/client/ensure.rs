@@ -23,6 +23,7 @@ use crate::os::detach;
 use crate::os::locks::lock_holder;
 use crate::os::paths::{LOCK_NAME, StateRoot};
 use crate::rpc::channel::{Channel, ChannelError, HelloError, Speaker};
+use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::hello;
 use crate::rpc::record::{self, Found, Record};
@@ -151,7 +152,7 @@ impl Search<'_> {
     fn try_once(&self, deadline: Deadline) -> Result<Met, Missed> {
         let found = record::read(self.root.folder()).map_err(|error| {
             let message = format!("{} cannot be read: {error}", self.root.path().display());
-            Missed::Refused(WireError::new(ErrorCode::StorageFailed, message))
+            Missed::Refused(WireError::new(storage_code(&error), message))
         })?;
         let record = match found {
             Found::Record(record) => record,

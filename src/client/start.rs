@@ -12,6 +12,7 @@ use super::{ClientOptions, Program};
 use crate::os::deadline::Deadline;
 use crate::os::detach::{Detached, Reading, Started, own_image};
 use crate::os::paths::StateRoot;
+use crate::rpc::convert::lack_or;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::frame::Lines;
 use crate::rpc::report::{Failure, Line, Stage};
@@ -57,7 +58,7 @@ pub(super) fn start(options: &ClientOptions, root: &StateRoot, deadline: Deadlin
     };
     let started = detached.start().map_err(|error| {
         let message = format!("the broker cannot be started from {}: {error}", program.display());
-        WireError::new(ErrorCode::BrokerUnreachable, message).reason("not_started")
+        WireError::new(lack_or(&error, ErrorCode::BrokerUnreachable), message).reason("not_started")
     })?;
     follow(started, deadline)
 }

@@ -53,7 +53,16 @@ pub fn storage_code(error: &io::Error) -> ErrorCode {
     if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge) {
         return ErrorCode::StorageFull;
     }
+    if errors::is_exhausted(error) {
+        return ErrorCode::Capacity;
+    }
     if kind == io::ErrorKind::PermissionDenied { ErrorCode::Denied } else { ErrorCode::StorageFailed }
+}
+
+/// The code for something else that the system refused: a lack of space, descriptors or memory has a code of its own everywhere.
+pub fn lack_or(error: &io::Error, otherwise: ErrorCode) -> ErrorCode {
+    let code = storage_code(error);
+    if matches!(code, ErrorCode::StorageFull | ErrorCode::Capacity) { code } else { otherwise }
 }
 
 #[cfg(test)]
@@ -71,6 +80,12 @@ mod tests {
         for full in [Errno::ENOSPC, Errno::EDQUOT, Errno::EFBIG] {
             assert_eq!(case(full).code, ErrorCode::StorageFull);
         }
+        for lack in [Errno::EMFILE, Errno::ENFILE, Errno::ENOMEM] {
+            assert_eq!(case(lack).code, ErrorCode::Capacity);
+            assert_eq!(lack_or(&lack.into(), ErrorCode::BrokerBlocked), ErrorCode::Capacity);
+        }
+        assert_eq!(lack_or(&Errno::ENOSPC.into(), ErrorCode::BrokerBlocked), ErrorCode::StorageFull);
+        assert_eq!(lack_or(&Errno::ENOLCK.into(), ErrorCode::BrokerBlocked), ErrorCode::BrokerBlocked);
         assert_eq!(case(Errno::EPERM).code, ErrorCode::Denied);
         assert_eq!(case(Errno::EACCES).code, ErrorCode::Denied);
     }

@@ -2,6 +2,7 @@
 //! its facts, or overcome without a hand.
 
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use ostler::os::entropy;
@@ -51,6 +52,33 @@ fn another_users_root_is_refused_with_both_users() {
     let output = ensure_of(&root, &path).exits(7);
     let message = error(&output)["message"].as_str().unwrap().to_owned();
     assert!(message.contains("belongs to uid"), "{message}");
+}
+
+/// Its configuration cannot even be read; whose root it is says more than that.
+#[test]
+fn every_command_says_whose_the_root_of_another_user_is() {
+    const NOBODY: u32 = 65_534;
+    let open = tempfile::tempdir_in("/tmp").unwrap();
+    chmod(open.path(), 0o755);
+    let (theirs, program) = (open.path().join("theirs"), open.path().join("ostler"));
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::write(theirs.join("config.toml"), "").unwrap();
+    chmod(&theirs, 0o700);
+    std::fs::copy(crate::support::OSTLER, &program).unwrap();
+    if chown(&theirs, Some(0), None).is_err() {
+        eprintln!("NOT CHECKED: only root can be another user");
+        return;
+    }
+    for arguments in [&["stop", "x"][..], &["spawn", "--", "true"], &["list"], &["ensure"], &["logs", "x"]] {
+        let mut command = std::process::Command::new(&program);
+        command.arg("--json").args(arguments).env_clear().current_dir("/").uid(NOBODY).gid(NOBODY);
+        let output = finish(command.env("OSTLER_ROOT", &theirs).env("HOME", "/nonexistent"), b"").exits(7);
+        let error = error(&output);
+        assert_eq!(error["code"], "denied", "{output:?}");
+        let message = error["message"].as_str().unwrap();
+        let said = format!("{} belongs to uid 0 (mode 0700) and this is uid {NOBODY}", theirs.display());
+        assert!(message.contains(&said), "{message}");
+    }
 }
 
 #[test]

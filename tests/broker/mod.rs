@@ -31,6 +31,8 @@ mod leftovers;
 mod lock_storm;
 /// To be found, and to be fenced.
 mod publication;
+/// Requests that meet.
+mod races;
 /// What is told to nobody.
 mod secrets;
 /// Many clients in the same instant.

@@ -37,6 +37,8 @@ fn tried(root: &Root, arguments: &[&str]) -> Met {
         return Met::Unanswered;
     }
     let is_full = output.code() == Some(9) && error["code"] == "storage_full" && error["retry"] == "same_key";
+    let where_it_was = root.path().to_str().unwrap().to_owned();
+    assert!(!is_full || text(&error["message"]).contains(&where_it_was), "it names no path\n{output:?}");
     // The broker had room for its record, and the host none for its files: proven that nothing ran.
     let is_given_up = output.code() == Some(1) && error["data"]["state"] == "aborted";
     assert!((is_full || is_given_up) && text(&error["message"]).contains("No space left"), "{output:?}");
@@ -107,6 +109,26 @@ fn a_full_disk_at_any_write_loses_nothing() {
         at(&root, pages * 4096);
     }
     assert_eq!(root.json(["status"])["broker"], broker, "it is still the same broker");
+}
+
+/// Nobody need write anything for the broker to see that it can again, and nothing but a write shows it.
+#[test]
+fn room_that_is_there_again_is_seen_without_a_request() {
+    let Some(root) = DiskRoot::new(ROOT_KIB) else { return };
+    let ended = root.json(["spawn", "--", "true"])["session"]["id"].clone();
+    root.json(["wait", text(&ended)]);
+    let takes_no_records = || root.json(["status"])["degraded"].to_string().contains("does not take records");
+    root.fill_but(0);
+    // The last page of the ledger has room for some records; each of these is done at once, or not at all.
+    let mut stops = (0..100).map(|_| root.ostler(["--json", "stop", text(&ended)]));
+    let full = stops.find(|stop| stop.code() != Some(0)).expect("there is room for a few");
+    assert_eq!(full.exits(9).error_code(), "storage_full");
+    assert!(takes_no_records());
+    refused(&root, &["stop", "nobody"], 3, "not_found");
+    assert!(takes_no_records(), "what writes nothing heals nothing");
+    root.free();
+    wait_until(SOON, "the broker to see that there is room", || root.json(["status"])["degraded"] == json!([]));
+    root.ostler(["stop", text(&ended)]).exits(0);
 }
 
 #[test]

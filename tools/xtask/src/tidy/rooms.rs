@@ -29,6 +29,7 @@ const ROOMS: &[Room] = &[
         name: "client",
         // What both ends share and the client's end of a connection; never the broker's end.
         may: &[
+            "rpc::convert",
             "rpc::wire",
             "rpc::frame",
             "rpc::hello",
