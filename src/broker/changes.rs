@@ -93,6 +93,7 @@ impl Front {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
         let target = self.target(&change.scope, &params.session);
+        target.iter().for_each(|id| self.renderer.recall(id));
         let action = Action::Delete { target, stop: params.stop, grace_ms };
         let settled = self.settle(&change, action, None).await?;
         self.ended(&settled)

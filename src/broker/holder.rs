@@ -16,6 +16,14 @@ use super::owner::{Left, RECORD_BYTES_MAX};
 /// # Errors
 /// If the state root cannot be looked into.
 pub fn lock_state(root: &StateRoot) -> io::Result<LockState> {
+    look(root).map(|(lock, _)| lock)
+}
+
+/// The same, and whether the owner of the lock lives and has said that it is on its way out.
+///
+/// # Errors
+/// As [`lock_state`].
+pub fn look(root: &StateRoot) -> io::Result<(LockState, bool)> {
     let folder = root.folder();
     let held = lock_holder(folder, LOCK_NAME)?.map(|holder| holder.is_held);
     let record = folder.read(LOCK_NAME, RECORD_BYTES_MAX);
@@ -26,5 +34,6 @@ pub fn lock_state(root: &StateRoot) -> io::Result<LockState> {
         // Another boot, another namespace, or hidden: its pid means nothing here.
         Liveness::Foreign | Liveness::Unknown => None,
     });
-    Ok(LockState { held, owner: left.owner().map(|owner| owner.document()), owner_lives })
+    let is_leaving = owner_lives == Some(true) && left.owner().is_some_and(|owner| owner.leaving && !owner.released);
+    Ok((LockState { held, owner: left.owner().map(|owner| owner.document()), owner_lives }, is_leaving))
 }

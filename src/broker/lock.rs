@@ -297,6 +297,15 @@ impl Acquired {
         &self.standing
     }
 
+    /// Writes the mark of one that is on its way out, for those who look from outside.
+    ///
+    /// # Errors
+    /// What the system answers; then it looks from outside as if it were starting.
+    pub fn leaving_mark(&mut self) -> io::Result<()> {
+        self.owner.leaving = true;
+        write_record(&mut self.file, &self.owner)
+    }
+
     /// Writes the clean-release mark. The last step but closing: whoever comes next has nothing to reclaim.
     ///
     /// # Errors

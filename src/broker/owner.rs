@@ -27,6 +27,14 @@ pub struct Owner {
     pub acquired_at: Timestamp,
     /// The clean-release mark: it left in order and owes nothing.
     pub released: bool,
+    /// It is on its way out: it takes no new work, and soon nothing is published any more.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub leaving: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
+fn is_not(mark: &bool) -> bool {
+    !mark
 }
 
 /// What an owner left behind.
@@ -45,7 +53,7 @@ pub enum Left {
 impl Owner {
     /// The record of a new owner.
     pub fn new(identity: ProcessIdentity, nonce: String, version: &str, acquired_at: Timestamp) -> Owner {
-        Owner { v: VERSION, identity, nonce, version: version.to_owned(), acquired_at, released: false }
+        Owner { v: VERSION, identity, nonce, version: version.to_owned(), acquired_at, released: false, leaving: false }
     }
 
     /// The record as stored: one line.
@@ -117,6 +125,8 @@ mod tests {
         let released = Owner { released: true, ..owner() };
         assert_eq!(Left::read(&released.to_bytes()), Left::InOrder(released));
         assert_eq!(Left::read(b""), Left::Nothing);
+        let leaving = Owner { leaving: true, ..owner() };
+        assert_eq!(Left::read(&leaving.to_bytes()), Left::Dead(leaving));
         for torn in [&bytes[..bytes.len() / 2], &[0; 300], b"4711\n", b"{}", b"\n"] {
             assert_eq!(Left::read(torn), Left::Unreadable);
         }

@@ -10,8 +10,8 @@ use crate::machine::{OperationId, Outcome, Refusal, Scope, Session, SessionId, S
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
-    self, EndpointParams, EndpointResult, GetParams, ListParams, OperationGetParams, OperationGetResult,
-    OperationListParams, OperationListResult, ReadParams, SessionResult, WaitFor, WaitParams, decode, encode,
+    EndpointParams, EndpointResult, GetParams, ListParams, OperationGetParams, OperationGetResult, OperationListParams,
+    OperationListResult, ReadParams, SessionResult, WaitFor, WaitParams, decode, encode,
 };
 use serde_json::Value;
 use std::sync::{Arc, PoisonError};
@@ -128,8 +128,8 @@ impl Front {
             changes.borrow_and_update();
             let (current, generation) = self.current(&last.id);
             let Some(current) = current else {
-                let mut session = self.document(&last, generation);
-                session.status = wire::SessionStatus::Deleted;
+                let gone = Session { status: Status::Deleted, ..Session::clone(&last) };
+                let session = self.document(&gone, generation);
                 return match params.until {
                     WaitFor::Ended => Ok(encode(&SessionResult { session })),
                     WaitFor::Ready | WaitFor::Idle => Err(never(&last, "was deleted")),

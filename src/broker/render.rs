@@ -56,11 +56,18 @@ impl Renderer {
         specs.insert(id.clone(), summary);
     }
 
-    fn summary(&self, id: &SessionId) -> Arc<Summary> {
+    /// Reads what a session runs while its files are there, for the document of one that is about to be deleted.
+    pub fn recall(&self, id: &SessionId) {
+        drop(self.summary(id, false));
+    }
+
+    fn summary(&self, id: &SessionId, is_gone: bool) -> Arc<Summary> {
         let known = self.specs.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned();
         known.unwrap_or_else(|| {
             let summary = match load_spec(&self.root, id.as_str()) {
                 Ok((spec, _)) => Summary { command: spec.command, cwd: spec.cwd },
+                // Its files went with it.
+                Err(_) if is_gone => return Arc::default(),
                 Err(error) => {
                     tracing::warn!(session = id.as_str(), %error, "its spec cannot be shown");
                     Summary::default()
@@ -74,7 +81,7 @@ impl Renderer {
 
     /// A session's document. `generation` is the broker's; `seen_us` what its host said since the last beat.
     pub fn session(&self, session: &machine::Session, generation: u64, seen_us: Option<u64>) -> wire::Session {
-        let summary = self.summary(&session.id);
+        let summary = self.summary(&session.id, session.status == Status::Deleted);
         let live = session.status.is_live();
         let run = session.run.as_ref().filter(|_| live);
         let unknown = live && session.proven < generation;

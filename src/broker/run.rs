@@ -198,6 +198,9 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
         }
     };
     draining.send_replace(true);
+    if let Err(error) = lock.leaving_mark() {
+        tracing::warn!(%error, "who looks from outside cannot tell that this broker is leaving");
+    }
     if stop_sessions {
         stop_all(&front).await;
     }
@@ -273,6 +276,7 @@ fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock:
         tracing::debug!(%error, "the socket was gone already");
     }
     drop(at);
+    drop(start::point("leave"));
     drop(turn);
     if let Err(error) = lock.release_mark() {
         tracing::warn!(%error, "the next owner will find this one dead");

@@ -19,7 +19,10 @@ use crate::os::paths::{PathError, StateRoot};
 use crate::os::signal::{Handle, Opened};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
-use crate::rpc::wire::{Broker, BrokerStatusResult, OwnerRecord, RunState, ShutdownParams, ShutdownResult};
+use crate::rpc::wire::{
+    Broker, BrokerStatusResult, ListParams, ListResult, OwnerRecord, RunState, SessionStatus, ShutdownParams,
+    ShutdownResult,
+};
 
 /// Ask the broker to leave; live sessions go on
 #[derive(Debug, clap::Args)]
@@ -38,6 +41,16 @@ struct Document {
     broker: Option<Broker>,
     /// Whether a process was ended by force.
     forced: bool,
+    /// Sessions that were to be stopped and are fenced.
+    not_stopped: Vec<NotStopped>,
+}
+
+/// A session that nobody may touch.
+#[derive(Serialize)]
+struct NotStopped {
+    session_id: String,
+    /// Why it is fenced.
+    reason: String,
 }
 
 const ATTEMPT: &str = "shut the broker down";
@@ -62,15 +75,42 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Failure::new(ATTEMPT, wire.with("remedy", remedy))
     };
     let document = match StateRoot::open(&path).map_err(|error| blocked(&error))? {
-        None => Document { broker: None, forced: false },
+        None => Document::nobody(),
         Some(root) => end(&root, args, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?,
     };
+    for NotStopped { session_id, reason } in &document.not_stopped {
+        context.output.progress(&format!(
+            "ostler: session {session_id} was not stopped: it is fenced ({reason}); `ostler show {session_id}` tells more"
+        ));
+    }
     context.output.either(&document, |document| match (&document.broker, document.forced) {
         (Some(broker), _) => format!("pid {} has left\n", broker.pid),
         (None, true) => "the silent owner was ended\n".to_owned(),
         (None, false) => "no broker runs\n".to_owned(),
     })?;
     Ok(Exit::Done)
+}
+
+impl Document {
+    fn nobody() -> Document {
+        Document { broker: None, forced: false, not_stopped: Vec::new() }
+    }
+}
+
+/// The live sessions that a broker cannot stop, because they are fenced. Where it does not tell, nothing is said: the shutdown goes on.
+fn fenced(root: &StateRoot, context: &Context, deadline: Deadline) -> Vec<NotStopped> {
+    let status = vec![SessionStatus::Starting, SessionStatus::Ready, SessionStatus::Stopping];
+    let mut params = ListParams { status, limit: Some(1_000), ..ListParams::default() };
+    let mut found = Vec::new();
+    while let Ok(page) = context.ask::<_, ListResult>(root, Method::SessionList, &params, deadline) {
+        let fences = page.sessions.into_iter().filter_map(|session| Some((session.id, session.fence?.reason)));
+        found.extend(fences.map(|(session_id, reason)| NotStopped { session_id, reason }));
+        if page.next.is_none() {
+            break;
+        }
+        params.cursor = page.next;
+    }
+    found
 }
 
 fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
@@ -80,20 +120,27 @@ fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> 
         // The other half is for what follows.
         let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2));
         match found.state {
-            RunState::Absent => return Ok(Document { broker: None, forced: false }),
-            RunState::Running | RunState::Draining => match ask(root, &found, args, context, deadline) {
-                // It left between look and question: somebody else had asked it.
-                Err(error) if error.code == ErrorCode::BrokerUnreachable && pauses.pause(deadline) => {}
-                asked => return asked,
-            },
-            RunState::Starting | RunState::Unresponsive if args.force => {
+            RunState::Absent => return Ok(Document::nobody()),
+            RunState::Running | RunState::Draining if found.broker.is_some() => {
+                match ask(root, &found, args, context, deadline) {
+                    // It left between look and question: somebody else had asked it.
+                    Err(error) if error.code == ErrorCode::BrokerUnreachable && pauses.pause(deadline) => {}
+                    asked => return asked,
+                }
+            }
+            RunState::Starting | RunState::Unresponsive | RunState::Draining if args.force => {
                 end_owner(root, &found)?;
                 await_successor(root, found.lock.owner.as_ref(), deadline)?;
-                return Ok(Document { broker: None, forced: true });
+                return Ok(Document { forced: true, ..Document::nobody() });
             }
             // On its way up, or out: soon it answers, or is gone.
-            RunState::Starting | RunState::Unresponsive if pauses.pause(patience) => {}
-            RunState::Starting | RunState::Unresponsive | RunState::Blocked => return Err(refuse(&found)),
+            RunState::Starting | RunState::Unresponsive | RunState::Draining | RunState::Running
+                if pauses.pause(patience) => {}
+            RunState::Starting
+            | RunState::Unresponsive
+            | RunState::Draining
+            | RunState::Running
+            | RunState::Blocked => return Err(refuse(&found)),
         }
     }
 }
@@ -107,14 +154,15 @@ fn ask(
 ) -> Result<Document, WireError> {
     let meant = found.broker.as_ref().map(|broker| broker.incarnation.clone());
     let params = ShutdownParams { incarnation: meant, stop_sessions: args.stop_sessions };
+    let not_stopped = if args.stop_sessions { fenced(root, context, deadline) } else { Vec::new() };
     match context.ask::<_, ShutdownResult>(root, Method::BrokerShutdown, &params, deadline) {
         Ok(left) => {
             await_successor(root, found.lock.owner.as_ref(), deadline)?;
-            Ok(Document { broker: Some(left.broker), forced: false })
+            Ok(Document { broker: Some(left.broker), forced: false, not_stopped })
         }
         // Its successor answers: the one that was meant has left.
         Err(error) if error.code == ErrorCode::EndpointStale => {
-            Ok(Document { broker: found.broker.clone(), forced: false })
+            Ok(Document { broker: found.broker.clone(), ..Document::nobody() })
         }
         Err(error) => Err(error),
     }

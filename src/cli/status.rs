@@ -54,8 +54,8 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> B
         Err(error) if error.code == ErrorCode::BrokerUnreachable => {}
         Err(error) => degraded.push(error.message),
     }
-    let lock = match holder::lock_state(root) {
-        Ok(lock) => lock,
+    let (lock, leaving) = match holder::look(root) {
+        Ok(looked) => looked,
         Err(error) => {
             degraded.push(format!("the lock cannot be looked at: {error}"));
             return without_broker(RunState::Blocked, unknown_lock(), degraded);
@@ -67,6 +67,7 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> B
         held: lock.held,
         owner_lives: lock.owner_lives,
         published: is_published(root, lock.owner.as_ref()),
+        leaving,
     };
     degraded.extend(obstacle);
     let mut status = without_broker(judge(evidence), lock, degraded);
@@ -87,6 +88,8 @@ struct Evidence {
     owner_lives: Option<bool>,
     /// The discovery record is that of the lock's owner.
     published: bool,
+    /// The living owner has said that it is on its way out.
+    leaving: bool,
 }
 
 /// The state that the evidence shows. Where the lock table is silent a living owner counts as a holder, and without one nobody can say.
@@ -96,11 +99,12 @@ fn judge(evidence: Evidence) -> RunState {
         (None, Some(true)) => Some(true),
         (None, Some(false) | None) => None,
     };
-    match (evidence.obstructed, holder, evidence.published) {
-        (true, _, _) | (false, None, _) => RunState::Blocked,
-        (false, Some(false), _) => RunState::Absent,
-        (false, Some(true), true) => RunState::Unresponsive,
-        (false, Some(true), false) => RunState::Starting,
+    match (evidence.obstructed, holder, evidence.leaving, evidence.published) {
+        (true, _, _, _) | (false, None, _, _) => RunState::Blocked,
+        (false, Some(false), _, _) => RunState::Absent,
+        (false, Some(true), true, _) => RunState::Draining,
+        (false, Some(true), false, true) => RunState::Unresponsive,
+        (false, Some(true), false, false) => RunState::Starting,
     }
 }
 
@@ -196,14 +200,16 @@ mod tests {
         for obstructed in [false, true] {
             for held in [Some(true), Some(false), None] {
                 for owner_lives in [Some(true), Some(false), None] {
-                    for published in [false, true] {
-                        let state = judge(Evidence { obstructed, held, owner_lives, published });
-                        let expected = match (obstructed, held, owner_lives, published) {
-                            (true, _, _, _) => RunState::Blocked,
-                            (_, Some(false), _, _) => RunState::Absent,
-                            (_, Some(true), _, true) | (_, None, Some(true), true) => RunState::Unresponsive,
-                            (_, Some(true), _, false) | (_, None, Some(true), false) => RunState::Starting,
-                            (_, None, _, _) => RunState::Blocked,
+                    for (published, leaving) in [(false, false), (false, true), (true, false), (true, true)] {
+                        let state = judge(Evidence { obstructed, held, owner_lives, published, leaving });
+                        let is_held = held == Some(true) || (held.is_none() && owner_lives == Some(true));
+                        let expected = match (obstructed, held, is_held, leaving, published) {
+                            (true, _, _, _, _) => RunState::Blocked,
+                            (_, Some(false), _, _, _) => RunState::Absent,
+                            (_, _, false, _, _) => RunState::Blocked,
+                            (_, _, true, true, _) => RunState::Draining,
+                            (_, _, true, false, true) => RunState::Unresponsive,
+                            (_, _, true, false, false) => RunState::Starting,
                         };
                         assert_eq!(state, expected);
                         lines.push(state_name(state).0);
@@ -213,6 +219,6 @@ mod tests {
         }
         lines.sort_unstable();
         lines.dedup();
-        assert_eq!(lines, ["absent", "blocked", "starting", "unresponsive"], "running and draining need an answer");
+        assert_eq!(lines, ["absent", "blocked", "draining", "starting", "unresponsive"], "running needs an answer");
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::support::scene::{at_once, text};
-use crate::support::{Process, Root, SOON, wait_until};
+use crate::support::{Process, Root, Running, SOON, finish, wait_until};
 
 /// Whether nobody holds this file's kernel lock now.
 fn is_free(root: &Root, name: &str) -> bool {
@@ -100,4 +100,31 @@ fn clients_that_come_while_brokers_change_are_served() {
             assert_eq!(root.lines(&format!("starts-{n}")).len(), 1, "exactly once");
         }
     }
+}
+
+/// The record is taken back before the lock is let go of: in between it is not starting.
+#[test]
+fn a_broker_on_its_last_steps_is_shown_as_draining() {
+    let root = Root::new();
+    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "leave=pause:5000"), b"").exits(0);
+    let shutdown = Running::start(&mut root.command(["shutdown"]));
+    wait_until(SOON, "the record to be taken back", || !root.path().join("broker.json").exists());
+    let status = root.json(["status"]);
+    assert_eq!((&status["state"], &status["broker"]), (&json!("draining"), &Value::Null), "{status}");
+    shutdown.end().exits(0);
+    assert_eq!(root.json(["status"])["state"], "absent");
+}
+
+#[test]
+fn a_delete_after_a_restart_shows_what_was_deleted_and_warns_of_nothing() {
+    let root = Root::new();
+    let session = root.spawn(&[], &["true"]);
+    let id = text(&session["id"]);
+    root.json(["wait", id]);
+    root.ostler(["shutdown"]).exits(0);
+    root.ensure();
+    let deleted = root.json(["delete", id])["session"].clone();
+    assert_eq!((&deleted["status"], &deleted["command"]), (&json!("deleted"), &json!(["true"])));
+    let log = fs::read_to_string(root.path().join("broker.log")).unwrap();
+    assert!(!log.contains("WARN"), "{log}");
 }

@@ -33,10 +33,10 @@ fn ensure_and_status_and_shutdown() {
     assert_eq!((&running["lock"]["held"], &running["lock"]["owner"]["pid"]), (&json!(true), &first["broker"]["pid"]));
     let broker = Process::of_value(&first["broker"]["pid"]);
     let left = root.json(["shutdown"]);
-    assert_shape(&left, "{schema:1,broker:BROKER|null}");
+    assert_shape(&left, "{schema:1,broker:BROKER|null,forced:bool,not_stopped:[{session_id:text,reason:text}]}");
     assert_eq!(left["broker"], first["broker"]);
     wait_until(SOON, "the broker to be gone", || !broker.alive());
-    assert_shape(&root.json(["shutdown"]), "{schema:1,broker:null}");
+    assert_shape(&root.json(["shutdown"]), "{schema:1,broker:null,forced:bool,not_stopped:[text]}");
     let again = root.json(["status"]);
     assert_shape(&again, STATUS);
     assert_eq!((&again["state"], &again["lock"]["owner"]["released"]), (&json!("absent"), &json!(true)));

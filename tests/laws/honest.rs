@@ -71,7 +71,10 @@ fn law_07_a_copied_root_touches_nobody() {
         assert_eq!(inside(verb).exits(4).error_code(), "session_fenced");
     }
     assert_eq!(inside(&["show", "e"]).exits(0).json()["session"]["exit"], json!({"code": 3}), "the rest is whole");
-    inside(&["shutdown", "--stop-sessions"]).exits(0);
+    let left = inside(&["shutdown", "--stop-sessions"]).exits(0);
+    assert_eq!(left.json()["not_stopped"][0]["session_id"], session["id"], "{left:?}");
+    let told = format!("session {} was not stopped: it is fenced", text(&session["id"]));
+    assert!(left.error_text().contains(&told), "{left:?}");
     assert!(Process::of_value(&session["pid"]).alive() && Process::of_value(&session["host_pid"]).alive());
     assert_eq!(root.session(&session["id"])["status"], "ready");
     root.kill_broker();
