@@ -188,7 +188,7 @@ mod tests {
             "mcp serve",
             "fork a",
             "reconcile a",
-            "ledger export",
+            "ledger retire",
             "doctor --fix lock",
             "spawn --adapter lines -- x",
         ] {

@@ -2,7 +2,7 @@
 //! `"schema":1`; text for eyes; progress and errors on standard error. Promise: a reader that has gone ends the program quietly
 //! (`Failure::OutputClosed`), any other write error is reported, nothing is lost in a buffer.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -12,6 +12,8 @@ use crate::rpc::error::{ErrorCode, WireError};
 
 /// The version of every document.
 const SCHEMA: u32 = 1;
+/// So much of a stream is kept back at most.
+const STREAM_BYTES: usize = 64 * 1024;
 
 /// How to print.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,11 @@ struct Document<'a, T: Serialize> {
 #[derive(Serialize)]
 struct ErrorDocument<'a> {
     error: &'a WireError,
+}
+
+/// One JSON document with its version and one member, whose value is JSON text already, and the line feed.
+pub(crate) fn document_of(name: &str, json: &str) -> Vec<u8> {
+    format!("{{\"schema\":{SCHEMA},\"{name}\":{json}}}\n").into_bytes()
 }
 
 /// One JSON document with its version, and the line feed.
@@ -79,6 +86,11 @@ impl Output {
         stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(write_failed)
     }
 
+    /// Where many documents or lines go through.
+    pub(crate) fn stream(&self) -> Stream {
+        Stream { json: self.json, out: BufWriter::with_capacity(STREAM_BYTES, io::stdout()) }
+    }
+
     /// Tells eyes what is going on. A standard error that is gone stops nothing.
     pub(crate) fn progress(&self, text: &str) {
         drop(io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
@@ -105,6 +117,31 @@ impl Output {
     }
 }
 
+/// Many documents or lines on their way to standard output, some at a time. Whoever has written the last one ends it with `finish`.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// Documents for programs, not lines for eyes.
+    pub(crate) json: bool,
+    out: BufWriter<io::Stdout>,
+}
+
+impl Stream {
+    /// Writes bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.out.write_all(bytes).map_err(write_failed)
+    }
+
+    /// Lets out what is waiting.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.out.flush().and_then(|()| self.out.get_mut().flush()).map_err(write_failed)
+    }
+
+    /// The end: all of it is out.
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        self.flush()
+    }
+}
+
 /// What a failed write to standard output means.
 pub(crate) fn write_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
@@ -122,6 +159,7 @@ mod tests {
     fn documents_carry_their_version_first_and_end_with_a_line_feed() {
         let body = serde_json::json!({"a": 1});
         assert_eq!(encode(&body), b"{\"schema\":1,\"a\":1}\n");
+        assert_eq!(document_of("a", "1"), encode(&body));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag};
 use nix::unistd::UnlinkatFlags;
 
-use super::entropy;
+use super::replacement::Replacement;
 
 const FILE_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 const FOLDER_MODE: Mode = Mode::S_IRWXU;
@@ -207,21 +207,13 @@ impl Folder {
     }
 
     /// Replaces the content of `name` at once: readers see the old or the new content, a crash leaves one of them.
-    /// The temporary file is `.NAME.tmp-` and 16 hex digits; see [`Folder::clear_temporary`].
     ///
     /// # Errors
     /// What the system answers; the old content is untouched then.
     pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let temporary = format!("{}{}", temporary_prefix(name), entropy::hex::<8>());
-        let mut file = self.create_file(&temporary)?;
-        let written =
-            file.write_all(content).and_then(|()| file.sync_all()).and_then(|()| self.rename(&temporary, name));
-        if written.is_err() {
-            // The first error is the one that matters; what stays is cleared at the next start.
-            drop(self.remove_file(&temporary));
-        }
-        written?;
-        self.sync()
+        let mut new = Replacement::begin(self, name)?;
+        new.write_all(content)?;
+        new.commit()
     }
 
     /// Removes temporary files that a crash left between the two steps of [`Folder::replace`]. Only for the one writer
@@ -358,7 +350,7 @@ pub fn standing(file: &File) -> io::Result<Standing> {
     Ok(Standing::of(&nix::sys::stat::fstat(file)?))
 }
 
-fn temporary_prefix(name: &str) -> String {
+pub(super) fn temporary_prefix(name: &str) -> String {
     format!(".{}.tmp-", name.trim_start_matches('.'))
 }
 

@@ -35,6 +35,8 @@ pub mod locks;
 pub mod paths;
 /// The kernel's process table, read only.
 pub mod process;
+/// A file's new content, put in place at once.
+pub mod replacement;
 /// The runtime folder: where sockets live.
 pub mod runtime;
 /// Signals that reach who is meant or nobody.
@@ -45,3 +47,5 @@ pub mod socket;
 pub mod spawn;
 /// Standard output and error without a buffer.
 pub mod stdio;
+/// Word that something in a folder has changed.
+pub mod watch;

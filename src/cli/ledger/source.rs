@@ -1,0 +1,114 @@
+//! Which ledger is looked at: the state root's own, or a copy anywhere (`--ledger DIR`). Nothing here takes a lock, makes or changes a file, or
+//! needs a broker; whole turns only, so a broker may write meanwhile.
+
+use std::path::{Path, PathBuf};
+
+use ostler_ledger::storage::Disk;
+use ostler_ledger::{ReadError, Record, Records, record_at};
+
+use super::super::context::Context;
+use super::super::failure::Failure;
+use crate::os::paths::StateRoot;
+use crate::os::process::boot_id;
+use crate::rpc::error::{ErrorCode, WireError};
+
+/// Where the ledger is.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct Source {
+    /// A ledger folder to look at, a copy for instance [default: that of the state root]
+    #[arg(long = "ledger", value_name = "DIR", global = true, display_order = 899)]
+    folder: Option<PathBuf>,
+}
+
+/// A ledger to read, and what it is read for, so that a failure can say it.
+#[derive(Debug)]
+pub(crate) struct Look {
+    pub(crate) attempt: String,
+    pub(crate) storage: Disk,
+    folder: PathBuf,
+    is_copy: bool,
+}
+
+impl Source {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// `not_found` if there is none, and what keeps the root from being named.
+    pub(crate) fn look(&self, attempt: impl Into<String>, context: &Context) -> Result<Look, Failure> {
+        let attempt = attempt.into();
+        let folder = match &self.folder {
+            Some(folder) => named(folder, &attempt)?,
+            None => own(context, &attempt)?,
+        };
+        Ok(Look { storage: Disk::reading(&folder), attempt, folder, is_copy: self.folder.is_some() })
+    }
+}
+
+impl Look {
+    /// Its records in order, whole turns only.
+    pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, Failure>> {
+        Records::new(&self.storage).map(|found| found.map_err(|error| self.unreadable(&error)))
+    }
+
+    /// One record, if it is sound and its turn is whole.
+    pub(crate) fn record(&self, seq: u64) -> Result<Option<Record>, Failure> {
+        record_at(&self.storage, seq).map_err(|error| self.unreadable(&error))
+    }
+
+    /// The folder of its segments.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The boot that the ledger's newest segment may have been written in. Of a copy nobody knows whose it is.
+    pub(crate) fn boot(&self) -> Option<String> {
+        if self.is_copy { None } else { boot_id().ok() }
+    }
+
+    /// What keeps the ledger from being read, as an error of the contract.
+    pub(crate) fn unreadable(&self, error: &ReadError) -> Failure {
+        let code = match error {
+            ReadError::Io(_) => ErrorCode::StorageFailed,
+            ReadError::TooNew { .. } => ErrorCode::ProtocolMismatch,
+        };
+        self.failure(WireError::new(code, error.to_string()).reason("ledger"))
+    }
+
+    /// What was looked for is not there.
+    pub(crate) fn missing(&self, reason: &str, message: impl Into<String>, remedy: &str) -> Failure {
+        self.failure(WireError::new(ErrorCode::NotFound, message).reason(reason).with("remedy", remedy))
+    }
+
+    /// This error, as a failure of what is being tried.
+    pub(crate) fn failure(&self, error: WireError) -> Failure {
+        Failure::new(self.attempt.clone(), error)
+    }
+}
+
+/// A folder that was named.
+fn named(folder: &Path, attempt: &str) -> Result<PathBuf, Failure> {
+    if folder.is_dir() {
+        return Ok(folder.to_owned());
+    }
+    let message = format!("there is no folder {}", folder.display());
+    Err(Failure::new(
+        attempt,
+        WireError::new(ErrorCode::NotFound, message).reason("ledger").with("remedy", "another --ledger DIR"),
+    ))
+}
+
+/// The state root's own.
+fn own(context: &Context, attempt: &str) -> Result<PathBuf, Failure> {
+    let root = context.root_path(attempt)?;
+    let folder = root.join("ledger");
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    // A root that is refused has no ledger for a reason that says more.
+    if let Err(error) = StateRoot::open(&root) {
+        return Err(Failure::new(attempt, WireError::from(&error)));
+    }
+    let message = format!("there is no ledger at {}", folder.display());
+    let remedy = "another --root, or --ledger DIR for a copy";
+    Err(Failure::new(attempt, WireError::new(ErrorCode::NotFound, message).reason("ledger").with("remedy", remedy)))
+}

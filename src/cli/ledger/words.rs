@@ -1,0 +1,215 @@
+//! What a record says, in a few words. Only those of the record itself: what follows from several is told by `explain`. A record of a kind
+//! that is not known here is named by its type, so that a newer ledger can be looked at, too.
+
+use serde_json::Value;
+
+/// Of a record in the form of the contract.
+pub(super) fn words(record: &Value) -> String {
+    let body = &record["body"];
+    match text(&record["t"]) {
+        "accept" => accepted(record),
+        "finish" => finished(record),
+        "host" => host(record),
+        "session" if body["ended"].is_object() => ended(&body["ended"]) + &episode(record),
+        "session" => changed(record),
+        "fence" => fence(body),
+        "generation" => generation(body),
+        "beat" => {
+            format!("last seen: {}", counted(body["seen"].as_object().map_or(0, serde_json::Map::len), "session"))
+        }
+        "conflict" => format!(
+            "refused: the key {} came with another request than that of {}",
+            text(&body["key"]),
+            text(&body["operation"])
+        ),
+        "operator" => format!(
+            "an operator decided that {} {}: {}",
+            text(&body["operation"]),
+            text(&body["outcome"]),
+            text(&body["reason"])
+        ),
+        "segment" => format!("segment {} begins", body["number"]),
+        "gap" => format!("{} missing from record {} on ({})", body["missing"], body["first"], text(&body["class"])),
+        "recovered" => {
+            format!("{} bytes behind the last whole turn were set aside ({})", body["bytes"], text(&body["class"]))
+        }
+        other => other.to_owned(),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}
+
+/// `1 session`, `2 sessions`.
+pub(super) fn counted(count: usize, of: &str) -> String {
+    if count == 1 { format!("1 {of}") } else { format!("{count} {of}s") }
+}
+
+fn episode(record: &Value) -> String {
+    record["ep"].as_u64().map(|episode| format!("  episode {episode}")).unwrap_or_default()
+}
+
+/// A method's name without what it is about.
+pub(super) fn verb(record: &Value) -> &str {
+    text(&record["kind"]).trim_start_matches("session.")
+}
+
+fn operation(record: &Value) -> String {
+    record["op"].as_str().map(|op| format!("  {op}")).unwrap_or_default()
+}
+
+fn accepted(record: &Value) -> String {
+    let name = record["body"]["spawn"]["name"].as_str().map(|name| format!("  name {name}")).unwrap_or_default();
+    format!("{} asked for{}{name}{}", verb(record), episode(record), operation(record))
+}
+
+fn finished(record: &Value) -> String {
+    let why = match record["err"].as_str() {
+        Some(code) => format!(": {code} {}", text(&record["body"]["message"])),
+        None => String::new(),
+    };
+    format!("{} {}{why}{}", verb(record), text(&record["st"]), operation(record))
+}
+
+fn host(record: &Value) -> String {
+    let (body, episode) = (&record["body"], episode(record));
+    if body["started"].is_object() {
+        return format!("started{episode}  pid {}", body["started"]["command"]["pid"]);
+    }
+    if body["adopted"].is_object() {
+        return format!("adopted by a new broker{episode}");
+    }
+    match body.as_str() {
+        Some("unopened") => format!("not started; its start is issued again{episode}"),
+        Some(other) => format!("{other}{episode}"),
+        None => format!("word of its host{episode}"),
+    }
+}
+
+/// How an episode ended: the status it left, and code, signal or what was lost.
+fn ended(body: &Value) -> String {
+    let how = exit(&body["exit"]);
+    // What only says the same again is left out.
+    let reason = body["reason"].as_str().filter(|reason| !reason.contains(&how));
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("ended: {}  {how}{reason}", body["status"].as_str().unwrap_or("ended"))
+}
+
+/// Code, signal, or the step that failed.
+pub(super) fn exit(exit: &Value) -> String {
+    match (exit["code"].as_u64(), exit["signal"].as_str(), &exit["error"]) {
+        (Some(code), _, _) => format!("code {code}"),
+        (None, Some(signal), _) => format!("signal {signal}"),
+        (None, None, error) => {
+            format!("{}: {}", text(&error["phase"]), error["reason"].as_str().unwrap_or("not known"))
+        }
+    }
+}
+
+fn changed(record: &Value) -> String {
+    match record["body"].as_str() {
+        Some("aborted") => format!("the start was aborted{}", episode(record)),
+        Some("deleting") => "its removal began".to_owned(),
+        Some("forgotten") => "forgotten: it left the list".to_owned(),
+        Some("removed") => "deleted: its files are gone".to_owned(),
+        Some(other) => other.to_owned(),
+        None => "changed".to_owned(),
+    }
+}
+
+fn fence(body: &Value) -> String {
+    match body["fence"]["reason"].as_str() {
+        Some(reason) => format!("fenced: {reason}"),
+        None => "the fence was lifted".to_owned(),
+    }
+}
+
+fn generation(body: &Value) -> String {
+    let dead = match (body["reclaimed"].is_object(), body["reclaimed"]["process"]["pid"].as_u64()) {
+        (false, _) => String::new(),
+        (true, None) => ", after one that did not leave in order".to_owned(),
+        (true, Some(pid)) => format!(", after pid {pid}, which did not leave in order"),
+    };
+    format!("broker {}: pid {}, version {}{dead}", body["number"], body["process"]["pid"], text(&body["version"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn records_say_what_they_are() {
+        let process = json!({"pid": 7});
+        for (record, expected) in [
+            (
+                json!({"t": "accept", "kind": "session.spawn", "ep": 1, "op": "op-4", "body": {"spawn": {"name": "web"}}}),
+                "spawn asked for  episode 1  name web  op-4",
+            ),
+            (json!({"t": "accept", "kind": "session.stop", "ep": 1, "body": {"end": {}}}), "stop asked for  episode 1"),
+            (json!({"t": "finish", "kind": "session.stop", "op": "op-5", "st": "succeeded"}), "stop succeeded  op-5"),
+            (
+                json!({"t": "finish", "kind": "session.resume", "st": "aborted", "err": "spawn_failed", "body": {"message": "m"}}),
+                "resume aborted: spawn_failed m",
+            ),
+            (json!({"t": "host", "ep": 2, "body": {"started": {"command": process}}}), "started  episode 2  pid 7"),
+            (json!({"t": "host", "ep": 2, "body": {"adopted": {}}}), "adopted by a new broker  episode 2"),
+            (json!({"t": "host", "ep": 2, "body": "unopened"}), "not started; its start is issued again  episode 2"),
+            (
+                json!({"t": "session", "ep": 1, "body": {"ended": {"status": "exited", "exit": {"code": 0}}}}),
+                "ended: exited  code 0  episode 1",
+            ),
+            (
+                json!({"t": "session", "body": {"ended": {"status": "stopped", "exit": {"signal": "SIGTERM"}}}}),
+                "ended: stopped  signal SIGTERM",
+            ),
+            (
+                json!({"t": "session", "body": {"ended": {"status": "failed", "reason": "r", "exit": {"error": {"phase": "host", "reason": "its host died"}}}}}),
+                "ended: failed  host: its host died (r)",
+            ),
+            (
+                json!({"t": "session", "body": {"ended": {"status": "failed", "reason": "exit code 3", "exit": {"code": 3}}}}),
+                "ended: failed  code 3",
+            ),
+            (json!({"t": "session", "body": "removed"}), "deleted: its files are gone"),
+            (json!({"t": "fence", "body": {"fence": {"reason": "doubt"}}}), "fenced: doubt"),
+            (json!({"t": "fence", "body": {"fence": null}}), "the fence was lifted"),
+            (
+                json!({"t": "generation", "body": {"number": 2, "process": process, "version": "1.0"}}),
+                "broker 2: pid 7, version 1.0",
+            ),
+            (
+                json!({"t": "generation", "body": {"number": 2, "process": process, "version": "1.0", "reclaimed": {"record": "x", "process": {"pid": 5}}}}),
+                "broker 2: pid 7, version 1.0, after pid 5, which did not leave in order",
+            ),
+            (
+                json!({"t": "generation", "body": {"number": 2, "process": process, "version": "1.0", "reclaimed": {"record": "x"}}}),
+                "broker 2: pid 7, version 1.0, after one that did not leave in order",
+            ),
+            (json!({"t": "beat", "body": {"seen": {"a": 1}}}), "last seen: 1 session"),
+            (
+                json!({"t": "conflict", "body": {"key": "k", "operation": "op-4"}}),
+                "refused: the key k came with another request than that of op-4",
+            ),
+            (
+                json!({"t": "operator", "body": {"operation": "op-4", "outcome": "failed", "reason": "seen dead"}}),
+                "an operator decided that op-4 failed: seen dead",
+            ),
+            (json!({"t": "segment", "body": {"number": 3}}), "segment 3 begins"),
+            (
+                json!({"t": "gap", "body": {"missing": 2, "first": 9, "class": "damage"}}),
+                "2 missing from record 9 on (damage)",
+            ),
+            (
+                json!({"t": "recovered", "body": {"bytes": 40, "class": "torn_tail"}}),
+                "40 bytes behind the last whole turn were set aside (torn_tail)",
+            ),
+            (json!({"t": "later"}), "later"),
+            (json!({}), "?"),
+        ] {
+            assert_eq!(words(&record), expected);
+        }
+    }
+}
