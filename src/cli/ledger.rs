@@ -1,6 +1,7 @@
 //! `ostler ledger ...`: looks at the ledger without a broker, without a lock, and without changing anything; also at a copy, and while a
 //! broker writes.
 
+mod explain;
 mod export;
 mod filter;
 mod history;
@@ -49,6 +50,8 @@ enum Command {
     },
     /// Tell what happened to one session, a deleted one too
     History(history::Args),
+    /// Tell what became of one operation, in plain words
+    Explain(explain::Args),
     /// Print the newest records
     Tail(tail::Args),
     /// Write records as they are stored, to be kept or verified elsewhere
@@ -64,6 +67,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Command::Verify { since } => verify(*since, source, context),
         Command::Show { seq } => show(*seq, source, context),
         Command::History(args) => history::run(args, source, context),
+        Command::Explain(args) => explain::run(args, source, context),
         Command::Tail(args) => tail::run(args, source, context),
         Command::Export(args) => export::run(args, source, context),
         Command::Stats(args) => stats::run(args, source, context),

@@ -5,6 +5,8 @@
 mod batch;
 /// Layers, and what is wrong with them.
 mod config;
+/// One operation's story.
+mod explain;
 /// What refusals tell to type next, and what tables show.
 mod hints;
 /// The ledger without a broker.
