@@ -94,11 +94,11 @@ fn reading<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyRep
             since = Some(settled.position.digest);
         }
     })?;
-    let head = found.walk.heads.last;
+    let head = found.head;
     let mut problems = found.problems;
     let mut tail = found.tail;
-    let suspicious = |tail: &TailReport| tail.class == Class::SuspiciousTail;
-    if let Some(TailReport { class, segment, offset, detail, .. }) = tail.take_if(|tail| suspicious(tail)) {
+    let problem = |tail: &TailReport| tail.class.degrades();
+    if let Some(TailReport { class, segment, offset, detail, .. }) = tail.take_if(|tail| problem(tail)) {
         let seq = Some(head.seq + 1);
         problems.push(Problem { class, segment, seq, missing: 0, offset, sessions: Vec::new(), detail });
     }

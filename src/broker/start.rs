@@ -148,6 +148,7 @@ fn unopened(error: &OpenError) -> WireError {
             WireError::new(ErrorCode::BrokerBlocked, message).reason("ledger_lock")
         }
         OpenError::TooNew { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("newer_version"),
+        OpenError::Unexplained { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("unexplained"),
         OpenError::Repair(source)
         | OpenError::Sync(source)
         | OpenError::Read(source)

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::recovery::repair::{RepairError, repair, set_aside};
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
-use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from};
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
 use crate::segment::in_ledger;
 use crate::storage::{Access, LockError, Storage};
 
@@ -108,6 +108,20 @@ pub enum OpenError {
         /// The version found.
         version: u64,
     },
+    /// Behind the last whole turn stands more than a crash leaves: files in a wrong place, or of something else. It may
+    /// have been acknowledged, so it is not cut. Nothing was changed.
+    #[error(
+        "{segment}: the {bytes} bytes from {offset} on do not follow, and are more than a crash leaves; nothing was \
+         changed. Put the files of the ledger back as they were, or move this one away"
+    )]
+    Unexplained {
+        /// The segment's file name.
+        segment: String,
+        /// Where in it they begin.
+        offset: u64,
+        /// How many there are, in this and later segments.
+        bytes: u64,
+    },
     /// The segments cannot be read.
     #[error("the ledger cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -166,6 +180,10 @@ impl<S: Storage> Ledger<S> {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
         }
+        if let Some(tail) = found.tail.as_ref().filter(|tail| tail.class == Class::ChainBroken) {
+            let TailReport { segment, offset, bytes, .. } = tail.clone();
+            return Err(OpenError::Unexplained { segment, offset, bytes });
+        }
         let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
         let rewritten_bytes = repair(&storage, &found).map_err(|error| match error {
             RepairError::Write(error) => OpenError::Repair(error),
@@ -211,9 +229,10 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
     let file = storage.open(in_ledger(&found.segments[settled.segment].file()), Access::Write)?;
     let known = found.walk.segments.last();
     let (number, boot) = match known {
-        Some((index, body)) if *index == settled.segment => (body.number, body.boot.clone()),
+        // A segment that ends in damage is not gone on with, even if its last line has no end.
+        Some((index, body)) if *index == settled.segment && !found.behind_hole => (body.number, body.boot.clone()),
         // Its first record is damaged: no boot is known, so the next batch begins a new segment.
-        Some((_, body)) => (body.number + 1, String::new()),
+        Some((index, body)) => (body.number + wide(settled.segment - index), String::new()),
         None => (1, String::new()),
     };
     Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false, reserved: 0 }))

@@ -12,6 +12,7 @@ use std::io;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::digest::Position;
 use crate::entry::Entry;
 use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::segment::{file_name, first_seq, in_ledger, own_entry};
@@ -51,7 +52,7 @@ pub struct Problem {
 /// The end of the ledger that is not a whole, well-linked turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TailReport {
-    /// Torn, or suspicious.
+    /// Torn, suspicious, or a broken chain: more than a crash leaves.
     pub class: Class,
     /// The segment in which it begins.
     pub segment: String,
@@ -68,6 +69,10 @@ pub struct TailReport {
 pub(crate) struct Survey {
     pub(crate) walk: Walk,
     pub(crate) segments: Vec<SegmentFile>,
+    /// The last record of the last whole turn.
+    pub(crate) head: Position,
+    /// The end that the writer goes on from lies behind a hole: records that are lost came last.
+    pub(crate) behind_hole: bool,
     pub(crate) tail: Option<TailReport>,
     /// Holes in what had been synced, and what earlier starts recorded and no operator has accepted.
     pub(crate) problems: Vec<Problem>,
@@ -179,6 +184,8 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
     };
     let synced = walk.holes.partition_point(|hole| hole.first_seq() <= walk.durable);
     let unsynced: Vec<Hole> = walk.holes.split_off(synced).into_iter().chain(walk.open.take()).collect();
+    let head = walk.head();
+    let behind_hole = walk.pass_synced_holes(&segments);
     let tail = tail_of(&walk, &segments, &unsynced, boot);
     walk.retreat();
 
@@ -205,7 +212,7 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
         problems.push(Problem { class, segment, seq: None, missing: 0, offset: place.offset, sessions, detail });
     }
     stated.add_to(&mut problems);
-    Survey { walk, segments, tail, problems, gaps_owed, stated }
+    Survey { walk, segments, head, behind_hole, tail, problems, gaps_owed, stated }
 }
 
 fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot) -> Option<TailReport> {
@@ -217,13 +224,14 @@ fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot)
     }
     let worst = unsynced.iter().max_by_key(|hole| hole.shape);
     let shape = worst.map_or(Shape::HalfTurn, |hole| hole.shape);
-    let extent = if bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
     let begins = segments.iter().enumerate().skip(settled.segment).find(|(index, segment)| {
         let from = if *index == settled.segment { settled.offset } else { 0 };
         segment.content > from
     });
     let (index, segment) = begins?;
     let offset = if index == settled.segment { settled.offset } else { 0 };
+    let alone = segment.content - offset == bytes;
+    let extent = if alone && bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
     let detail = worst.map_or_else(|| "records without the end of their turn".to_owned(), |hole| hole.detail.clone());
     let class = classify(Zone::Tail, shape, boot, extent);
     Some(TailReport { class, segment: segment.file(), offset, bytes, detail })
@@ -262,6 +270,6 @@ pub(crate) fn recovered_entry(tail: &TailReport, digest: String, quarantine: Opt
     own_entry(RECOVERED_TYPE, body)
 }
 
-fn wide(len: usize) -> u64 {
+pub(crate) fn wide(len: usize) -> u64 {
     u64::try_from(len).expect("a length fits 64 bits")
 }

@@ -36,7 +36,8 @@ pub(crate) enum Boot {
     Other,
 }
 
-/// Whether a crash can have left that much.
+/// Whether a crash can have left that much: no more than one batch, and in one file, because the next begins only when
+/// all before it is on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     WithinBatch,
@@ -53,7 +54,8 @@ pub enum Class {
     SuspiciousTail,
     /// Synced bytes that do not verify: never rewritten; the owner is fenced, the rest works.
     Damage,
-    /// Sound records in an order that nobody wrote: as damage, and degraded until an operator accepts it.
+    /// Sound records in an order that nobody wrote: as damage, and degraded until an operator accepts it. As a tail:
+    /// more than a crash leaves, so that nothing of it is cut and the ledger is not opened.
     ChainBroken,
     /// Records are gone: as a broken chain; outcomes that may have been among them are uncertain.
     Loss,
@@ -76,18 +78,20 @@ const TAIL: &[Zone] = &[Zone::Tail];
 const SYNCED: &[Zone] = &[Zone::Synced];
 const SAME: &[Boot] = &[Boot::Same];
 const OTHER: &[Boot] = &[Boot::Other];
+const TAIL_SHAPES: &[Shape] =
+    &[Shape::HalfTurn, Shape::Fragment, Shape::BadLine, Shape::BrokenChain, Shape::MissingSegment];
 const WITHIN: &[Extent] = &[Extent::WithinBatch];
 const BEYOND: &[Extent] = &[Extent::Beyond];
 
 #[rustfmt::skip]
 pub(crate) const TABLE: &[Row] = &[
     Row { zones: TAIL,     shapes: &[Shape::HalfTurn, Shape::Fragment],                 boots: ANY_BOOT, extents: WITHIN,     class: Class::TornTail },
-    Row { zones: TAIL,     shapes: &[Shape::HalfTurn, Shape::Fragment],                 boots: ANY_BOOT, extents: BEYOND,     class: Class::SuspiciousTail },
     // After a reboot sectors of what was never synced may be missing anywhere in it.
     Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: OTHER,    extents: WITHIN,     class: Class::TornTail },
-    Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: OTHER,    extents: BEYOND,     class: Class::SuspiciousTail },
-    Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: SAME,     extents: ANY_EXTENT, class: Class::SuspiciousTail },
-    Row { zones: TAIL,     shapes: &[Shape::BrokenChain, Shape::MissingSegment],        boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::SuspiciousTail },
+    Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: SAME,     extents: WITHIN,     class: Class::SuspiciousTail },
+    Row { zones: TAIL,     shapes: &[Shape::BrokenChain, Shape::MissingSegment],        boots: ANY_BOOT, extents: WITHIN,     class: Class::SuspiciousTail },
+    // Whole files in a wrong place can look like this. What may have been acknowledged is not cut.
+    Row { zones: TAIL,     shapes: TAIL_SHAPES,                                         boots: ANY_BOOT, extents: BEYOND,     class: Class::ChainBroken },
     Row { zones: SYNCED,   shapes: &[Shape::Fragment, Shape::BadLine],                  boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::Damage },
     Row { zones: SYNCED,   shapes: &[Shape::HalfTurn, Shape::BrokenChain],              boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::ChainBroken },
     Row { zones: SYNCED,   shapes: &[Shape::MissingSegment],                            boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::Loss },

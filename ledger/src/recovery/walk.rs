@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::hole::{Hole, Place, charge};
+use super::past::SegmentFile;
 use super::settled::{Held, Settled};
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
@@ -138,8 +139,10 @@ impl Walk {
         self.here = (first_seq, segment.from);
         let content = content_len(bytes);
         let mut first = segment.from == 0;
-        if first && content > 0 && first_seq != self.heads.last.seq + 1 && self.open.is_none() {
-            self.note(0, Shape::MissingSegment, &format!("the segment does not begin at record {}", self.next_seq()));
+        let misled = self.open.as_ref().is_some_and(|hole| hole.shape >= Shape::BrokenChain);
+        if first && content > 0 && !misled && first_seq > self.next_seq() + self.room() {
+            let detail = format!("no file holds records {} to {}", self.next_seq(), first_seq - 1);
+            self.note(0, Shape::MissingSegment, &detail);
         }
         for line in Lines::new(&bytes[..content], 0) {
             if first && self.is_foreign(&line) {
@@ -202,7 +205,7 @@ impl Walk {
             return;
         }
         let missing = record.seq - self.next_seq();
-        if missing > 0 && self.open.is_none() {
+        if missing > self.room() {
             let detail = format!("records {} to {} are missing", self.next_seq(), record.seq - 1);
             self.note(line.start, Shape::BrokenChain, &detail);
         } else if missing == 0 && !self.links(record) {
@@ -213,8 +216,7 @@ impl Walk {
             hole.sessions.extend(before.into_iter().chain(sid()));
         }
         let body = SegmentBody::of(record);
-        if first != body.is_some() || first != (record.t == SEGMENT_TYPE) {
-            let detail = if first { "the segment does not begin with its record" } else { "a segment record inside" };
+        if let Some(detail) = self.misplaced(record, body.as_ref(), segment, first) {
             self.note(line.start, Shape::BrokenChain, detail);
         }
         if let Some(body) = body {
@@ -223,6 +225,36 @@ impl Walk {
         let end = Place { segment, offset: self.offset(line.end) };
         let held = Held::Here(line.start..line.start + line.bytes.len());
         self.admit(record, missing, line.start, end, held);
+    }
+
+    /// What is wrong with a `segment` record, or with another record in its place.
+    fn misplaced(
+        &self,
+        record: &Sliced<'_>,
+        body: Option<&SegmentBody>,
+        segment: usize,
+        first: bool,
+    ) -> Option<&'static str> {
+        let Some(body) = body.filter(|_body| first) else {
+            let misplaced = first || record.t == SEGMENT_TYPE;
+            return misplaced.then_some("a segment does not begin here with its record, or begins elsewhere");
+        };
+        let before = self.segments.last().filter(|(index, _body)| index + 1 == segment);
+        let number = before.map(|(_index, body)| body.number + 1).or((self.here.0 == 1).then_some(1));
+        let inside = self.open.is_none() && self.pending.back().is_some_and(|pending| !pending.ends_turn);
+        match () {
+            () if record.seq != self.here.0 => Some("the file has another name than its first record"),
+            () if record.prev != body.previous => Some("`previous` of the segment is another record"),
+            () if number.is_some_and(|number| number != body.number) => Some("the segment has another number"),
+            () if inside => Some("the segment begins inside a turn"),
+            () => None,
+        }
+    }
+
+    /// How many records the bytes that do not verify can have held.
+    fn room(&self) -> u64 {
+        let bad_bytes = self.open.as_ref().map_or(0, |hole| hole.bad_bytes);
+        if bad_bytes == 0 { 0 } else { bad_bytes / LINE_BYTES_MIN + 1 }
     }
 
     /// Whether a sound record has its place here, be it behind a hole.
@@ -234,17 +266,16 @@ impl Walk {
         if self.links(record) {
             return true;
         }
-        let bad_bytes = self.open.as_ref().map_or(0, |hole| hole.bad_bytes);
-        let missing = record.seq - next_seq;
-        if missing > 0 && bad_bytes > 0 && missing <= bad_bytes / LINE_BYTES_MIN + 1 {
+        let (missing, room) = (record.seq - next_seq, self.room());
+        if 0 < missing && missing <= room {
             return true;
         }
-        if bad_bytes == 0 && self.goes_on_later(rest) {
+        if room == 0 && self.goes_on_later(rest) {
             return false;
         }
         match rest.lines().next().map(|line| judge(line.bytes)) {
             Some(Judged::Record(next)) => next.seq == record.seq + 1 && next.prev == Some(record.digest),
-            Some(Judged::Bad(_) | Judged::Newer(_)) => missing > 0 && bad_bytes > 0,
+            Some(Judged::Bad(_) | Judged::Newer(_)) => missing > 0 && room > 0,
             None => missing > 0 && record.dur >= next_seq,
         }
     }
@@ -270,6 +301,10 @@ impl Walk {
     fn admit(&mut self, record: &Sliced<'_>, missing: u64, start: usize, end: Place, line: Held) {
         if let Some(mut hole) = self.open.take() {
             hole.missing = missing;
+            if missing == 0 {
+                // Nothing is lost after all.
+                hole.shape = hole.shape.min(Shape::BrokenChain);
+            }
             self.holes.push(hole);
             self.stirred = true;
         }
@@ -352,6 +387,30 @@ impl Walk {
         while self.pending.front().is_some_and(|pending| pending.position.seq < first_hole) {
             self.settle_first(&[], sink);
         }
+    }
+
+    /// The last record of the last whole turn.
+    pub(crate) fn head(&self) -> Position {
+        self.settled_last
+    }
+
+    /// Records that had been synced and are lost may be the last of all, with nothing but a tail behind them. Their
+    /// place is not cut with the tail: what comes next follows the last of them, whose digest the tail tells. `true`
+    /// if it is so. To be called when only synced holes are left.
+    pub(crate) fn pass_synced_holes(&mut self, segments: &[SegmentFile]) -> bool {
+        let lost = self.holes.last().is_some_and(|hole| hole.first_seq() > self.settled_last.seq);
+        let Some(next) = self.pending.front().filter(|_next| lost) else { return false };
+        let line = next.line.bytes(&[]);
+        let Some(digest) = Settled::at(next.position, line).sliced().prev else { return false };
+        self.settled_last = Position { seq: next.position.seq - 1, digest };
+        let start = Place { offset: next.end.offset - wide(line.len() + 1), ..next.end };
+        self.settled = match start {
+            Place { segment, offset: 0 } if segment > 0 => {
+                Place { segment: segment - 1, offset: segments[segment - 1].content }
+            }
+            start => start,
+        };
+        true
     }
 
     /// Takes everything back that was admitted and not handed on: the heads are those at the last whole turn, and a

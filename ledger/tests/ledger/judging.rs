@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use ostler_ledger::storage::SimulatedDisk;
-use ostler_ledger::{Class, Ledger, VerifyOptions, verify};
+use ostler_ledger::storage::{Folder, SimulatedDisk};
+use ostler_ledger::{Class, Ledger, OpenError, Options, VerifyOptions, verify};
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -38,4 +39,166 @@ fn a_record_in_the_tail_explains_no_hole() {
     drop(ledger);
     let (_ledger, again) = Ledger::open(disk.storage(), options(BOOT)).unwrap();
     assert_eq!((again.problems, again.owed.len()), (recovery.problems, 2));
+}
+
+fn classes(files: &[(String, Vec<u8>)]) -> Vec<Class> {
+    let report = verify(&disk_of(files).storage(), &VerifyOptions::default()).unwrap();
+    report.problems.iter().map(|problem| problem.class).collect()
+}
+
+/// Four segments, each with at least ten records.
+fn four_segments() -> Vec<(String, Vec<u8>)> {
+    let disk = SimulatedDisk::new();
+    let small = Options { segment_bytes: 3000, ..options(BOOT) };
+    let (mut ledger, _recovery) = Ledger::open(disk.storage(), small).unwrap();
+    while segments(&disk).len() < 4 || segments(&disk)[3].1.len() < 2800 {
+        turn(&mut ledger, &[entry(Some("a"), "text")]);
+    }
+    segments(&disk)
+}
+
+#[test]
+fn records_that_no_file_has_room_for_are_lost_and_not_only_damaged() {
+    let files = four_segments();
+    let starts = line_starts(&files[1].1);
+    let last = starts[starts.len() - 2];
+    let mut cut = files.clone();
+    cut[1].1.truncate(last);
+    assert_eq!(classes(&cut), [Class::Loss], "the end of a segment");
+    let mut damaged = files.clone();
+    damaged[1].1[last + 80] ^= 1;
+    assert_eq!(classes(&damaged), [Class::Damage], "its last line");
+    damaged.remove(2);
+    assert_eq!(classes(&damaged), [Class::Loss], "its last line and the whole segment behind");
+    let mut torn = files.clone();
+    torn[1].1.truncate(last + 80);
+    assert_eq!(classes(&torn), [Class::Damage], "a part of its last line");
+    torn[1].1.truncate(starts[1] + 80);
+    assert_eq!(classes(&torn), [Class::Loss], "more than the part of a line that is left can have held");
+    let mut inside = files.clone();
+    inside[1].1[starts[2] + 80] ^= 1;
+    inside[1].1.drain(starts[3]..last);
+    assert_eq!(classes(&inside), [Class::ChainBroken], "a damaged line, and lines behind it taken away");
+}
+
+/// Files that changed places are a broken chain first of all, and nothing that was acknowledged is cut because of them.
+#[test]
+fn segments_that_changed_places_are_no_tail() {
+    let files = four_segments();
+    for (left, right) in [(0, 1), (1, 2), (0, 3), (2, 3)] {
+        let mut swapped = files.clone();
+        swapped[left].1.clone_from(&files[right].1);
+        swapped[right].1.clone_from(&files[left].1);
+        assert_eq!(classes(&swapped).first(), Some(&Class::ChainBroken), "{left} {right}");
+    }
+    // More than a batch stands behind what follows: a whole segment of another place.
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) =
+        Ledger::open(disk.storage(), Options { segment_bytes: 350_000, ..options(BOOT) }).unwrap();
+    while segments(&disk).len() < 3 {
+        turn(&mut ledger, &[entry(Some("a"), &"x".repeat(60_000))]);
+    }
+    drop(ledger);
+    let mut swapped = segments(&disk);
+    let first = swapped[0].1.clone();
+    swapped[0].1 = swapped[2].1.clone();
+    swapped[2].1 = first;
+    let disk = disk_of(&swapped);
+    let opened = Ledger::open(disk.storage(), options(BOOT)).map(drop);
+    let last = swapped[1].0.clone();
+    assert!(
+        matches!(&opened, Err(OpenError::Unexplained { segment, offset: 0, .. }) if *segment == last),
+        "{opened:?}"
+    );
+    assert_eq!((segments(&disk), disk.names(Folder::Quarantine)), (swapped, Vec::<String>::new()));
+}
+
+#[test]
+fn what_a_segment_record_says_is_checked() {
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) =
+        Ledger::open(disk.storage(), Options { segment_bytes: 400, ..options(BOOT) }).unwrap();
+    turn(&mut ledger, &[entry(None, "one"), entry(None, "two")]);
+    turn(&mut ledger, &[entry(None, "three")]);
+    let all = records(&ledger);
+    let files = segments(&disk);
+    let (opening, last) = (&all[3], &all[4]);
+    let body = |changes: Value| {
+        let mut body: Value = serde_json::from_str(opening.body().unwrap()).unwrap();
+        body.as_object_mut().unwrap().extend(members(changes));
+        body.as_object_mut().unwrap().retain(|_name, value| !value.is_null());
+        body
+    };
+    let check = |forgery: &str| {
+        let end = forged(last, json!({"prev": digest_of(forgery)}));
+        classes(&[files[0].clone(), (files[1].0.clone(), [forgery, &end].concat().into_bytes())])
+    };
+    assert_eq!(check(&forged(opening, json!({}))), []);
+    for changes in [
+        json!({"number": 3}),
+        json!({"number": 1}),
+        json!({"previous": all[1].digest.to_string()}),
+        json!({"previous": null}),
+        json!({"more": 1}),
+        json!({"boot": null}),
+    ] {
+        let forgery = forged(opening, json!({"body": body(changes.clone())}));
+        assert_eq!(check(&forgery), [Class::SuspiciousTail], "{changes}");
+    }
+    // A second segment record in a segment, and a segment that begins inside a turn or without its record.
+    let inside = forged(opening, json!({"prev": digest_of(&all[2].line())}));
+    let glued = [files[0].1.as_slice(), inside.as_bytes(), files[1].1.split_at(inside.len()).1].concat();
+    assert_eq!(classes(&[(files[0].0.clone(), glued)]), [Class::SuspiciousTail]);
+    let begins = String::from_utf8(files[0].1.clone()).unwrap();
+    let (whole, end) = begins.split_at(line_starts(begins.as_bytes())[2]);
+    let half = forged(&all[2], json!({"end": null}));
+    assert_ne!(half, end);
+    let opening = forged(
+        opening,
+        json!({
+            "prev": digest_of(&half), "body": body(json!({"previous": digest_of(&half)})),
+        }),
+    );
+    let last = forged(last, json!({"prev": digest_of(&opening)}));
+    let files = [
+        (files[0].0.clone(), [whole, &half].concat().into_bytes()),
+        (files[1].0.clone(), [opening, last].concat().into_bytes()),
+    ];
+    assert_eq!(classes(&files), [Class::SuspiciousTail]);
+}
+
+/// The last record that was synced is damaged, and behind it a crash has left a turn that is not whole.
+#[test]
+fn damage_right_before_a_torn_tail_is_not_cut_with_it() {
+    for boundary in [false, true] {
+        let disk = SimulatedDisk::new();
+        let small = Options { segment_bytes: if boundary { 600 } else { 1 << 20 }, ..options(BOOT) };
+        let (mut ledger, _recovery) = Ledger::open(disk.storage(), small).unwrap();
+        turn(&mut ledger, &[entry(Some("a"), "kept")]);
+        turn(&mut ledger, &[entry(Some("a"), "damaged")]);
+        let whole: u64 = segments(&disk).iter().map(|(_file, bytes)| u64::try_from(bytes.len()).unwrap()).sum();
+        turn(&mut ledger, &[entry(Some("b"), "torn"), entry(Some("a"), "torn")]);
+        drop(ledger);
+        let mut files = segments(&disk);
+        assert_eq!(files.len(), if boundary { 2 } else { 1 });
+        files.last_mut().unwrap().1.pop();
+        let at = files[0].1.windows(7).position(|window| window == b"damaged").unwrap();
+        files[0].1[at] ^= 1;
+        let disk = disk_of(&files);
+        let before = verify(&disk.storage(), &VerifyOptions::default()).unwrap();
+        assert_eq!(
+            before.problems.iter().map(|problem| (problem.class, problem.seq)).collect::<Vec<_>>(),
+            [(Class::Damage, Some(3))]
+        );
+        assert_eq!((before.head.seq, before.tail.as_ref().map(|tail| tail.class)), (2, Some(Class::TornTail)));
+        let (mut ledger, recovery) = Ledger::open(disk.storage(), options(BOOT)).unwrap();
+        let left: u64 = segments(&disk).iter().map(|(_file, bytes)| u64::try_from(bytes.len()).unwrap()).sum();
+        assert_eq!((recovery.problems.clone(), left), (before.problems.clone(), whole), "the damage stays where it is");
+        turn(&mut ledger, &[recovery.owed, vec![entry(Some("a"), "goes on")]].concat());
+        assert!(ledger.head().seq > 4, "no number is used again");
+        drop(ledger);
+        let (ledger, again) = Ledger::open(disk.storage(), options(BOOT)).unwrap();
+        assert_eq!((again.problems, again.owed.len(), again.tail), (before.problems, 0, None));
+        assert_eq!(texts(&ledger), ["kept", "goes on"]);
+    }
 }
