@@ -168,6 +168,15 @@ fn accept(
     }
     let sid = sid.ok_or(NO_SESSION)?;
     let session = Arc::make_mut(state.sessions.get_mut(sid).ok_or(NO_SESSION)?);
+    let (live, gone) = (session.status.is_live(), session.status == Status::Deleted);
+    let legal = match plan {
+        Plan::Launch { .. } | Plan::Remove => !live && !gone,
+        Plan::End { .. } => live,
+        Plan::Join | Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => true,
+    };
+    if !legal {
+        return Err(Illegal("a plan that cannot follow the session's status"));
+    }
     match plan {
         Plan::Launch { deadline_boot_us } => {
             let prior = Session { prior: None, ..session.clone() };

@@ -293,4 +293,18 @@ fn a_ledger_that_says_the_impossible_is_not_believed() {
         body: None,
     };
     assert_eq!(apply(&mut world.state, &again, at), Err(Illegal("a settled outcome never changes")));
+    world.saw(A, 1, Word::Exited { run: None, exit: Exit::Code(0), at_us: 1, survivors: Vec::new() });
+    let mut next = 10;
+    let mut asked = |world: &mut World, kind: Kind, body: Plan| {
+        next += 1;
+        let (op, key) = (OperationId(next), Key::parse(&format!("k{next}")).unwrap());
+        let act = Actor { uid: 0, pid: 1, sid: None };
+        let accept = Event::Accept { sid: Some(sid(A)), ep: Some(1), op, kind, key, req: Digest::default(), act, body };
+        apply(&mut world.state, &accept, At { seq: next, ..at })
+    };
+    let end = Plan::End { grace_ms: 1, deadline_boot_us: 1, delete: false };
+    let late = Err(Illegal("a plan that cannot follow the session's status"));
+    assert_eq!(asked(&mut world, Kind::Stop, end), late);
+    assert_eq!(asked(&mut world, Kind::Delete, Plan::Remove), Ok(()));
+    assert_eq!(asked(&mut world, Kind::Resume, Plan::Launch { deadline_boot_us: 1 }), late);
 }
