@@ -5,6 +5,7 @@ use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
 use ostler_ledger::{Entry, Ledger, Options, Record, Recovery, Stamp, VerifyOptions, strict, verify};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 
 const SEGMENT: Name<'static> = Name { folder: Folder::Ledger, file: "00000000000000000001.jsonl" };
 const STAMP: Stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 77_000_000, bg: 1 };
@@ -41,6 +42,55 @@ pub fn ledger_slice(bytes: &[u8]) -> bool {
         sliced.is_some()
     });
     found.contains(&true)
+}
+
+/// Records, one a line, with their numbers, digests and chains as a writer would have made them of the rest. What is no record
+/// with a number and a type stays as it is.
+pub(crate) fn chained(records: &[u8]) -> Vec<u8> {
+    let (mut seq, mut prev, mut sessions) = (0_u64, None, BTreeMap::<String, (u64, String)>::new());
+    let records = records.split(|byte| *byte == b'\n').filter(|record| !record.is_empty());
+    let mended = records.map(|record| {
+        let Ok(Value::Object(mut r)) = serde_json::from_slice::<Value>(record) else { return record.to_vec() };
+        seq += 1;
+        r.insert("seq".to_owned(), Value::from(seq));
+        set(&mut r, "prev", prev.take().map(Value::String));
+        let sid = r.get("sid").and_then(Value::as_str).map(str::to_owned);
+        let head = sid.as_ref().and_then(|sid| sessions.remove(sid));
+        set(&mut r, "sn", sid.as_ref().map(|_| Value::from(head.as_ref().map_or(1, |(sn, _)| sn + 1))));
+        set(&mut r, "sp", head.as_ref().map(|(_, digest)| Value::from(digest.as_str())));
+        let dur = r.get("dur").and_then(Value::as_u64).unwrap_or(0).min(seq - 1);
+        r.insert("dur".to_owned(), Value::from(dur));
+        let ends = r.get("fin") == Some(&Value::Bool(true));
+        let record = serde_json::to_vec(&Value::Object(r)).expect("a value is JSON");
+        let digest = String::from_utf8_lossy(&line(&record)[6..70]).into_owned();
+        if let Some(sid) = sid.filter(|_| !ends) {
+            sessions.insert(sid, (head.map_or(1, |(sn, _)| sn + 1), digest.clone()));
+        }
+        prev = Some(digest);
+        record
+    });
+    mended.collect::<Vec<_>>().join(&b'\n')
+}
+
+/// Lines of a segment with the digests of what stands in them, and every second time chained, too.
+pub(crate) fn sealed(segment: &[u8]) -> Vec<u8> {
+    let records: Vec<&[u8]> = segment.split(|byte| *byte == b'\n').filter_map(record_of).collect();
+    let records = records.join(&b'\n');
+    let records = if segment.len().is_multiple_of(2) { chained(&records) } else { records };
+    let lines = records.split(|byte| *byte == b'\n').filter(|record| !record.is_empty());
+    lines.flat_map(|record| line(record).into_iter().chain([b'\n'])).collect()
+}
+
+/// What stands in the place of R.
+fn record_of(line: &[u8]) -> Option<&[u8]> {
+    line.get(76..)?.strip_suffix(b"}")
+}
+
+fn set(r: &mut Map<String, Value>, name: &str, value: Option<Value>) {
+    match value {
+        Some(value) => r.insert(name.to_owned(), value),
+        None => r.remove(name),
+    };
 }
 
 /// A record's line, without its LF.

@@ -7,18 +7,26 @@
 mod broker;
 mod frame;
 mod host;
+mod key;
 mod ledger;
 mod machine;
 mod mutate;
 #[cfg(test)]
 mod replay;
+mod snapshot;
+mod structure;
+#[cfg(test)]
+mod timed;
 mod wire;
 
 pub use broker::{discovery_record, owner_record, start_report};
 pub use frame::frame;
 pub use host::{exit_record, host_record, host_wire, spec};
+pub use key::key;
+use ledger::{chained, sealed};
 pub use ledger::{ledger_line, ledger_segment, ledger_slice};
 pub use machine::stored_events;
+pub use snapshot::ledger_snapshot;
 pub use wire::{argument, wire_error, wire_parameters, wire_results};
 
 /// One target with the name of its corpus.
@@ -28,26 +36,37 @@ pub struct Target {
     pub name: &'static str,
     /// Takes any bytes; panics if something does not hold. True if they were understood.
     pub run: fn(&[u8]) -> bool,
+    /// Makes right in changed bytes what every change breaks, so that what stands behind a digest is reached.
+    pub mend: Option<Mend>,
+}
+
+/// Bytes to bytes.
+pub type Mend = fn(&[u8]) -> Vec<u8>;
+
+const fn target(name: &'static str, run: fn(&[u8]) -> bool) -> Target {
+    Target { name, run, mend: None }
 }
 
 /// Every target.
 pub const TARGETS: &[Target] = &[
-    Target { name: "argument", run: argument },
-    Target { name: "discovery_record", run: discovery_record },
-    Target { name: "exit_record", run: exit_record },
-    Target { name: "frame", run: frame },
-    Target { name: "host_record", run: host_record },
-    Target { name: "host_wire", run: host_wire },
-    Target { name: "ledger_line", run: ledger_line },
-    Target { name: "ledger_segment", run: ledger_segment },
-    Target { name: "ledger_slice", run: ledger_slice },
-    Target { name: "owner_record", run: owner_record },
-    Target { name: "spec", run: spec },
-    Target { name: "start_report", run: start_report },
-    Target { name: "stored_events", run: stored_events },
-    Target { name: "wire_error", run: wire_error },
-    Target { name: "wire_parameters", run: wire_parameters },
-    Target { name: "wire_results", run: wire_results },
+    target("argument", argument),
+    target("discovery_record", discovery_record),
+    target("exit_record", exit_record),
+    target("frame", frame),
+    target("host_record", host_record),
+    target("host_wire", host_wire),
+    target("key", key),
+    Target { mend: Some(chained), ..target("ledger_line", ledger_line) },
+    Target { mend: Some(sealed), ..target("ledger_segment", ledger_segment) },
+    target("ledger_slice", ledger_slice),
+    target("ledger_snapshot", ledger_snapshot),
+    target("owner_record", owner_record),
+    target("spec", spec),
+    target("start_report", start_report),
+    target("stored_events", stored_events),
+    target("wire_error", wire_error),
+    target("wire_parameters", wire_parameters),
+    target("wire_results", wire_results),
 ];
 
 /// Reads `bytes` as a JSON document of type `D`. If it is one, then what is written of it is read again and written the same,

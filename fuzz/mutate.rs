@@ -1,6 +1,8 @@
-//! Makes hostile bytes out of good ones, the same ones for the same seed: cut, doubled, swapped, spliced, and with the
-//! tokens put in that parsers stumble over.
+//! Makes hostile bytes out of good ones, the same ones for the same seed: cut, doubled, swapped, spliced, with the
+//! tokens put in that parsers stumble over, and with changes that know JSON lines.
 #![cfg_attr(not(test), expect(dead_code, reason = "libFuzzer brings mutations of its own"))]
+
+use crate::structure::reshape;
 
 /// Bytes that mean something to the formats under test.
 const TOKENS: &[&[u8]] = &[
@@ -54,7 +56,7 @@ impl Numbers {
         Numbers(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -63,7 +65,7 @@ impl Numbers {
     }
 
     /// A number below `limit`; 0 for an empty range.
-    fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % limit).unwrap_or(0)
     }
@@ -76,8 +78,14 @@ impl Numbers {
 /// One hostile variant of `seeds`, which must not be empty.
 pub(crate) fn mutation(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = choose(seeds, numbers).cloned().unwrap_or_default();
+    let shaped = numbers.below(2) == 0;
     for _ in 0..=numbers.below(6) {
-        change(&mut bytes, seeds, numbers);
+        if shaped {
+            let other = choose(seeds, numbers).map_or(&[][..], Vec::as_slice);
+            reshape(&mut bytes, other, numbers);
+        } else {
+            change(&mut bytes, seeds, numbers);
+        }
         bytes.truncate(BYTES_MAX);
     }
     bytes

@@ -26,7 +26,7 @@ fn corpora() -> PathBuf {
 }
 
 /// The committed seeds of a target, by name.
-fn seeds(target: &Target) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn seeds(target: &Target) -> Vec<(String, Vec<u8>)> {
     let folder = corpora().join(target.name);
     let mut found: Vec<(String, Vec<u8>)> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
@@ -112,6 +112,7 @@ fn a_target_that_panics_is_caught_with_its_bytes() {
             assert!(!bytes.contains(&b'['));
             true
         },
+        mend: None,
     };
     let seeds = [b"{}".to_vec()];
     let found = panic::catch_unwind(|| {

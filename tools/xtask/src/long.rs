@@ -23,6 +23,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 1800,
     },
     Job {
+        name: "fuzz",
+        prefix: "long_fuzz",
+        what: "hostile input: mutations for each fuzz target, ten minutes each (--seconds N, --target NAME)",
+        budget_seconds: 6000,
+    },
+    Job {
         name: "simulation",
         prefix: "long_simulation",
         what: "whole lives of a broker: twenty thousand seeds, each with an oracle after every recovery",
@@ -43,7 +49,16 @@ const JOBS: &[Job] = &[
 ];
 
 /// How many of a thing the long tests do, handed down in the environment.
-const KNOBS: &[(&str, &str)] = &[("--seeds", "OSTLER_TEST_SEEDS"), ("--rounds", "OSTLER_TEST_ROUNDS")];
+const KNOBS: &[(&str, &str)] =
+    &[("--seeds", "OSTLER_TEST_SEEDS"), ("--rounds", "OSTLER_TEST_ROUNDS"), (SECONDS, "OSTLER_TEST_SECONDS")];
+
+/// How long each target of the job `fuzz` runs.
+const SECONDS: &str = "--seconds";
+/// What it is without that option: the job's budget is made for it.
+const USUAL_SECONDS: u64 = 600;
+
+/// Which target of the job `fuzz` runs, if not all.
+const TARGET: (&str, &str) = ("--target", "OSTLER_TEST_TARGET");
 
 /// True if some job runs the test `name`.
 pub(crate) fn covers(name: &str) -> bool {
@@ -82,6 +97,9 @@ fn parse(arguments: &[&str]) -> Result<Request, String> {
             let number = rest.next().filter(|value| value.parse::<u64>().is_ok_and(|number| number > 0));
             let number = number.ok_or_else(|| format!("{word} needs a number above zero"))?;
             request.variables.push((variable, (*number).to_owned()));
+        } else if *word == TARGET.0 {
+            let name = rest.next().ok_or_else(|| format!("{word} needs a name"))?;
+            request.variables.push((TARGET.1, (*name).to_owned()));
         } else if JOBS.iter().any(|job| job.name == *word) {
             request.jobs.push((*word).to_owned());
         } else {
@@ -91,9 +109,19 @@ fn parse(arguments: &[&str]) -> Result<Request, String> {
     Ok(request)
 }
 
+impl Request {
+    /// A job's budget; longer where each of its targets is to run longer.
+    fn budget(&self, job: &Job) -> u64 {
+        let asked = self.variables.iter().find(|(name, _)| *name == "OSTLER_TEST_SECONDS");
+        let seconds = asked.and_then(|(_, seconds)| seconds.parse::<u64>().ok()).unwrap_or(USUAL_SECONDS);
+        job.budget_seconds * seconds.max(USUAL_SECONDS) / USUAL_SECONDS
+    }
+}
+
 /// Runs one job and prints what came of it; false if it failed.
 fn perform(top: &Path, job: &Job, request: &Request) -> bool {
-    println!("== {}: {} (budget {} s)", job.name, job.what, job.budget_seconds);
+    let budget = request.budget(job);
+    println!("== {}: {} (budget {budget} s)", job.name, job.what);
     let test = ["test", "--locked", "--workspace", "--features", "testing", "--", job.prefix, "--ignored"];
     match cargo(top, &test).arg("--list").output() {
         Ok(output) if lists_a_test(&String::from_utf8_lossy(&output.stdout)) => {}
@@ -113,9 +141,9 @@ fn perform(top: &Path, job: &Job, request: &Request) -> bool {
     }
     let mut command = cargo(top, &test);
     command.arg("--nocapture").envs(request.variables.iter().map(|(name, value)| (name, value)));
-    match stage::run(&mut command, Duration::from_secs(job.budget_seconds)) {
+    match stage::run(&mut command, Duration::from_secs(budget)) {
         Ok((verdict, elapsed)) => {
-            println!("{verdict:?} {}: {:.1} s of {} s", job.name, elapsed.as_secs_f64(), job.budget_seconds);
+            println!("{verdict:?} {}: {:.1} s of {budget} s", job.name, elapsed.as_secs_f64());
             matches!(verdict, Verdict::Passed | Verdict::Slow)
         }
         Err(error) => {
@@ -144,6 +172,12 @@ mod tests {
         assert!(parse(&["--seeds", "0"]).unwrap_err().contains("above zero"));
         assert!(parse(&["--rounds"]).unwrap_err().contains("above zero"));
         assert!(parse(&["nothing"]).unwrap_err().contains("--list"));
+        let fuzz = parse(&["fuzz", "--target", "spec", "--seconds", "1200"]).unwrap();
+        let expected = vec![("OSTLER_TEST_TARGET", "spec".to_owned()), ("OSTLER_TEST_SECONDS", "1200".to_owned())];
+        assert_eq!(fuzz.variables, expected);
+        let job = JOBS.iter().find(|job| job.name == "fuzz").unwrap();
+        assert_eq!((fuzz.budget(job), Request::default().budget(job)), (2 * job.budget_seconds, job.budget_seconds));
+        assert!(parse(&["--target"]).unwrap_err().contains("a name"));
     }
 
     #[test]
