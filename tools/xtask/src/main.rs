@@ -4,6 +4,7 @@
 //! that fails. No dependencies, so that it builds in a moment on a bare machine.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people, and for the log of a check")]
 
+mod bench;
 mod ci;
 mod long;
 mod readme;
@@ -15,8 +16,10 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 cargo xtask ci                     everything that the gate runs, each stage with its time
+cargo xtask bench ledger [--rounds N] [--records N] [--only NAME] [--brief]
+                                   every figure of the ledger beside its floor, into docs/LEDGER.md
 cargo xtask tidy [FOLDER]          the repository's own rules alone, on this or another checkout
-cargo xtask long [JOB]... [--list] [--seeds N] [--rounds N]
+cargo xtask long [JOB]... [--list] [--seeds N] [--rounds N] [--seconds N] [--target NAME]
                                    what takes longer than the gate allows";
 
 fn main() -> ExitCode {
@@ -26,6 +29,7 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&top()),
         ["tidy"] => tidy::run(&top()),
         ["tidy", folder] => tidy::run(Path::new(folder)),
+        ["bench", rest @ ..] => bench::run(&top(), rest),
         ["long", rest @ ..] => long::run(&top(), rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");

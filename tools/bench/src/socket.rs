@@ -1,0 +1,214 @@
+//! Requests over the socket of a running broker, beside the append of the bytes that they put into the ledger.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ostler::rpc::envelope;
+use serde_json::{Value, json};
+
+use crate::append::Raw;
+use crate::at;
+use crate::broker::{Broker, Client};
+use crate::measure::{Contender, Plan, Series, in_turns};
+use crate::report::{Goal, Row};
+
+/// Clients of the row with many.
+const CLIENTS: usize = 32;
+
+/// No session is so old: nothing is pruned, and the request is one turn with one sync.
+const OLDEST_MS: u64 = (1 << 53) - 1;
+
+pub(crate) fn run(scratch: &Path, program: &Path, plan: &Plan) -> Result<Vec<Row>, String> {
+    let root = scratch.join("root");
+    let broker = Broker::start(&root, program)?;
+    let mut keys = Keys(0);
+    let mut rows = requests(scratch, &broker, plan, &mut keys)?;
+    rows.extend(effects(scratch, &broker, plan, &mut keys)?);
+    Ok(rows)
+}
+
+/// Requests of one turn, one after the other and from many clients at once; and some that write nothing.
+fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Result<Vec<Row>, String> {
+    let before = broker.ledger_bytes()?;
+    let mut client = broker.client()?;
+    (0..16).try_for_each(|_| client.ask(&keys.prune()))?;
+    let turn_bytes = usize::try_from((broker.ledger_bytes()? - before) / 16).unwrap_or(0);
+    let mut raw = Raw::new(&scratch.join("raw-socket"))?;
+    let known = keys.prune();
+    client.ask(&known)?;
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| broker.client()).collect::<Result<_, _>>()?;
+    let keys = std::cell::RefCell::new(keys);
+    let client = std::cell::RefCell::new(client);
+
+    let mut one = |series: &mut Series| {
+        timed(broker, series, plan.single, || keys.borrow_mut().prune(), |request| client.borrow_mut().ask(request))
+    };
+    let mut replayed = |series: &mut Series| {
+        timed(broker, series, plan.single, || known.clone(), |request| client.borrow_mut().ask(request))
+    };
+    let mut floor =
+        |series: &mut Series| (0..plan.single).try_for_each(|_| series.single(|| raw.append(&vec![b'x'; turn_bytes])));
+    let mut many = |series: &mut Series| {
+        let requests: Vec<Vec<u8>> = (0..plan.many).map(|_| keys.borrow_mut().prune()).collect();
+        let (began, cpu) = (Instant::now(), broker.cpu()?);
+        all_at_once(&mut clients, &requests)?;
+        series.add(plan.many, began.elapsed(), broker.cpu()?.saturating_sub(cpu));
+        Ok(())
+    };
+    let contenders: &mut [Contender<'_>] = &mut [&mut one, &mut replayed, &mut floor, &mut many];
+    let (series, pressure) = in_turns(plan.rounds, contenders)?;
+    let [one, replayed, floor, many] = series.as_slice() else { return Err("four contenders".to_owned()) };
+    let bytes = format!("{turn_bytes} bytes appended, fdatasync");
+    let row = |name: &str, what: &str, goal, ours| Row::new(name, what, goal, ours, pressure);
+    Ok(vec![
+        row("socket-1", "a request over the socket: one turn, one sync (prune of nothing)", Goal::AtMost(1.7), one)
+            .against(&bytes, floor),
+        row("socket-0", "a request that writes nothing: a known key", Goal::None, replayed).against(&bytes, floor),
+        row("socket-32", "32 clients with one request each, against one client", Goal::AtMost(0.2), many)
+            .against("one client", one),
+        row("socket-32-cpu", "the same: the broker's processor time of a request", Goal::CpuUs(15.0), many),
+    ])
+}
+
+/// A request with intent and outcome: a session that has ended is deleted, which takes two turns and removes its files.
+fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Result<Vec<Row>, String> {
+    let each = (plan.sessions / (plan.rounds + 1)).max(1);
+    let wanted = usize::try_from(each * (plan.rounds + 1)).unwrap_or(0);
+    let mut sessions = Vec::new();
+    for _ in 0..wanted {
+        let said = broker.run(&["spawn", "--", "true"])?;
+        let id = said["session"]["id"].as_str().ok_or_else(|| format!("no session: {said}"))?.to_owned();
+        broker.run(&["wait", &id])?;
+        sessions.push(id);
+    }
+    let copies = scratch.join("copies");
+    let mut trees = Vec::new();
+    for id in &sessions {
+        at("a copy", copy(&scratch.join("root/sessions").join(id), &copies.join(id)))?;
+        trees.push(copies.join(id));
+    }
+    let before = broker.ledger_bytes()?;
+    let mut client = broker.client()?;
+    let mut delete = |series: &mut Series| {
+        for _ in 0..each {
+            let id = sessions.pop().ok_or("too few sessions")?;
+            let request = keys.request("session.delete", json!({"session": id}));
+            timed(broker, series, 1, || request.clone(), |request| client.ask(request))?;
+        }
+        Ok(())
+    };
+    let mut raw = Raw::new(&scratch.join("raw-effects"))?;
+    let mut floor = |series: &mut Series| (0..plan.single).try_for_each(|_| series.single(|| raw.append(&[b'x'; 700])));
+    let mut removal = |series: &mut Series| {
+        for _ in 0..each {
+            let tree = trees.pop().ok_or("too few copies")?;
+            series.single(|| {
+                at("a removal", std::fs::remove_dir_all(&tree))?;
+                at("a removal", std::fs::File::open(&copies).and_then(|folder| folder.sync_all()))
+            })?;
+        }
+        Ok(())
+    };
+    let (series, pressure) = in_turns(plan.rounds, &mut [&mut delete, &mut floor, &mut removal])?;
+    let [delete, floor, removal] = series.as_slice() else { return Err("three contenders".to_owned()) };
+    let written = (broker.ledger_bytes()? - before) / u64::try_from(wanted).unwrap_or(1);
+    let what = format!(
+        "a request with intent, effect and outcome: delete of an ended session ({written} bytes, two syncs, its files removed)"
+    );
+    Ok(vec![
+        Row::new("socket-2", &what, Goal::AtMost(3.2), delete, pressure)
+            .against("700 bytes appended, fdatasync", floor),
+        Row::new(
+            "socket-2-files",
+            "of it: removing such files, and syncing their folder",
+            Goal::None,
+            removal,
+            pressure,
+        )
+        .against("700 bytes appended, fdatasync", floor),
+    ])
+}
+
+/// So many requests, one after the other, each timed; the processor time is the broker's.
+fn timed(
+    broker: &Broker,
+    series: &mut Series,
+    count: u64,
+    mut request: impl FnMut() -> Vec<u8>,
+    mut ask: impl FnMut(&[u8]) -> Result<(), String>,
+) -> Result<(), String> {
+    let cpu = broker.cpu()?;
+    let mut walls = Vec::new();
+    for _ in 0..count {
+        let request = request();
+        let began = Instant::now();
+        ask(&request)?;
+        walls.push(began.elapsed());
+    }
+    let cpu = broker.cpu()?.saturating_sub(cpu) / u32::try_from(count).unwrap_or(1);
+    walls.into_iter().for_each(|wall| series.add(1, wall, cpu));
+    Ok(())
+}
+
+/// Every client has one request in flight until all are answered.
+fn all_at_once(clients: &mut [Client], requests: &[Vec<u8>]) -> Result<(), String> {
+    let mut next = requests.iter();
+    let mut in_flight = 0_usize;
+    for (client, request) in clients.iter_mut().zip(&mut next) {
+        client.send(request)?;
+        in_flight += 1;
+    }
+    while in_flight > 0 {
+        let ready: Vec<bool> = {
+            let mut waiting: Vec<PollFd<'_>> =
+                clients.iter().map(|client| PollFd::new(client.stream.as_fd(), PollFlags::POLLIN)).collect();
+            at("poll", poll(&mut waiting, PollTimeout::from(60_000_u16)))?;
+            waiting.iter().map(|of| of.revents().is_some_and(|events| !events.is_empty())).collect()
+        };
+        if !ready.contains(&true) {
+            return Err("no answer within a minute".to_owned());
+        }
+        for (client, _) in clients.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+            if client.hear()? {
+                match next.next() {
+                    Some(request) => client.send(request)?,
+                    None => in_flight -= 1,
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A new key for every request, in the form in which the product's clients make them.
+struct Keys(u64);
+
+impl Keys {
+    fn prune(&mut self) -> Vec<u8> {
+        self.request("session.prune", json!({"older_ms": OLDEST_MS}))
+    }
+
+    fn request(&mut self, method: &str, mut params: Value) -> Vec<u8> {
+        self.0 += 1;
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let key = format!("{:08x}-{:04x}-7000-8000-{:012x}", now >> 16, now & 0xffff, self.0);
+        params["key"] = Value::from(key);
+        envelope::request(self.0, method, &params)
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}
