@@ -106,7 +106,9 @@ impl Context {
     /// # Errors
     /// As [`Context::root_path`].
     pub(crate) fn client_options(&self, attempt: &str, deadline: Deadline) -> Result<ClientOptions, Failure> {
-        Ok(self.options_of(self.root_path(attempt)?, deadline))
+        let options = self.options_of(self.root_path(attempt)?, deadline);
+        // A deadline of the configuration bounds this too.
+        Ok(ClientOptions { ensure_within: options.ensure_within.min(deadline.remaining()), ..options })
     }
 
     fn options_of(&self, root: PathBuf, deadline: Deadline) -> ClientOptions {

@@ -1,5 +1,6 @@
 //! `ostler shutdown`: ask the broker to leave, and return when a successor could start. Live sessions go on in their hosts. Where no broker
-//! runs it is done. `--force` ends an owner that does not answer, after its identity has been checked against the lock table.
+//! runs it is done. `--force` ends an owner that does not answer, after its identity has been checked against the lock table; who allows less
+//! time than an answer may take ends nobody.
 
 use std::time::Duration;
 
@@ -118,7 +119,7 @@ fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> 
     let mut pauses = Pauses::new(FIRST_LOOK, LAST_LOOK);
     loop {
         // The other half is for what follows.
-        let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2));
+        let found = status::look(root, context, deadline.at_most(deadline.remaining() / 2))?;
         match found.state {
             RunState::Absent => return Ok(Document::nobody()),
             RunState::Running | RunState::Draining if found.broker.is_some() => {

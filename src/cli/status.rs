@@ -13,10 +13,11 @@ use super::{sessions, text};
 use crate::broker::discovery::{self, Found};
 use crate::broker::holder;
 use crate::broker::lock::LOCK_NAME;
+use crate::client::{HELLO_WITHIN, is_hurried};
 use crate::os::deadline::Deadline;
 use crate::os::folder::Kind;
 use crate::os::paths::{StateRoot, check_private};
-use crate::rpc::error::ErrorCode;
+use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{BrokerStatusParams, BrokerStatusResult, LedgerHead, LockState, OwnerRecord, RunState};
 
@@ -25,26 +26,33 @@ use crate::rpc::wire::{BrokerStatusParams, BrokerStatusResult, LedgerHead, LockS
 pub(crate) struct Args {}
 
 /// How long a broker may take to answer before it counts as unresponsive (contract section 4: hello 5 s).
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_WITHIN: Duration = HELLO_WITHIN;
 
 pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
     let path = context.root_path("look at the broker")?;
     let status = match StateRoot::open(&path) {
-        Ok(Some(root)) => look(&root, context, context.bounded(ANSWER_WITHIN)),
+        Ok(Some(root)) => look(&root, context, context.bounded(ANSWER_WITHIN))
+            .map_err(|error| Failure::new("look at the broker", error))?,
         Ok(None) => without_broker(RunState::Absent, LockState { held: Some(false), ..unknown_lock() }, Vec::new()),
         Err(error) => without_broker(RunState::Blocked, unknown_lock(), vec![error.to_string()]),
     };
+    let path = std::path::absolute(&path).unwrap_or(path);
     context.output.either(&status, |status| screen(status, &path.to_string_lossy(), &context.output))?;
     Ok(Exit::Done)
 }
 
 /// How the broker of this root is: as it answers within the deadline (and its own), else as the files and the lock table tell.
-pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> BrokerStatusResult {
+///
+/// # Errors
+/// `timeout` where nobody answered and the caller allows less time than hello may take: then nobody can be called unresponsive.
+pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> Result<BrokerStatusResult, WireError> {
     let deadline = deadline.at_most(ANSWER_WITHIN);
+    let hurried = is_hurried(context.globals.timeout.unwrap_or(ANSWER_WITHIN), deadline);
     let mut degraded = Vec::new();
     let mut is_full = false;
     match context.ask(root, Method::BrokerStatus, &BrokerStatusParams {}, deadline) {
-        Ok(status) => return status,
+        Ok(status) => return Ok(status),
+        Err(error) if error.code == ErrorCode::Timeout && hurried => return Err(error),
         // It answered, if only that it is full: it is there, and works for others.
         Err(error) if matches!(error.code, ErrorCode::Capacity | ErrorCode::Busy) => {
             is_full = true;
@@ -58,7 +66,7 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> B
         Ok(looked) => looked,
         Err(error) => {
             degraded.push(format!("the lock cannot be looked at: {error}"));
-            return without_broker(RunState::Blocked, unknown_lock(), degraded);
+            return Ok(without_broker(RunState::Blocked, unknown_lock(), degraded));
         }
     };
     let obstacle = obstacle(root);
@@ -76,7 +84,7 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> B
         status.state = RunState::Running;
         status.broker = discovery::read(root.folder()).ok().and_then(Found::record).map(|record| record.broker);
     }
-    status
+    Ok(status)
 }
 
 /// What is known about a root whose broker does not answer.

@@ -11,13 +11,14 @@
 //! ```
 //!
 //! Promises: one deadline for all of it; a time-out is never taken for a death, since a started broker takes over only
-//! what the kernel gives it; a starter and an owner are never signalled.
+//! what the kernel gives it; a starter and an owner are never signalled; who allows less time than hello may take is told `timeout`, and never
+//! that the broker is silent.
 
 use std::fs::File;
 use std::time::Duration;
 
 use super::start::{self, Told};
-use super::{Client, ClientOptions, Credential};
+use super::{Client, ClientOptions, Credential, HELLO_WITHIN, is_hurried};
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::detach;
 use crate::os::locks::lock_holder;
@@ -87,7 +88,7 @@ pub(super) fn connect(options: &ClientOptions) -> Result<Met, WireError> {
         let message = format!("there is no state root at {}, so no broker runs for it", options.root.display());
         return Err(WireError::new(ErrorCode::BrokerUnreachable, message).reason("no_root"));
     };
-    let search = Search { options, root: &root, deadline };
+    let search = Search::new(options, &root, deadline);
     search.try_until(deadline, &mut quick()).map_err(|missed| search.unreachable(missed))
 }
 
@@ -99,7 +100,7 @@ pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError
     }
     let deadline = options.deadline.at_most(options.ensure_within);
     let root = StateRoot::open_or_create(&options.root)?;
-    let search = Search { options, root: &root, deadline };
+    let search = Search::new(options, &root, deadline);
     let mut pauses = quick();
     loop {
         match search.try_once(search.share(4)) {
@@ -141,9 +142,15 @@ struct Search<'a> {
     options: &'a ClientOptions,
     root: &'a StateRoot,
     deadline: Deadline,
+    /// Silence proves nothing: there was less time than hello may take.
+    hurried: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(options: &'a ClientOptions, root: &'a StateRoot, deadline: Deadline) -> Search<'a> {
+        Search { options, root, deadline, hurried: is_hurried(options.ensure_within, deadline) }
+    }
+
     /// The point by which one part in `parts` of what is left has passed.
     fn share(&self, parts: u32) -> Deadline {
         self.deadline.at_most(self.deadline.remaining() / parts)
@@ -267,6 +274,10 @@ impl Search<'_> {
                 Told::Failed(failure) if failure.error.code == ErrorCode::Draining => {
                     (self.try_once(self.share(2)), Some(start::failed(self.root, *failure)))
                 }
+                // It had a part of that time only, and says of the holder what its starter may not say either.
+                Told::Failed(failure) if self.hurried && failure.stage == Stage::Lock => {
+                    return Err(self.too_soon("the broker did not answer"));
+                }
                 Told::Failed(failure) => return Err(start::failed(self.root, *failure)),
                 // It waits for the lock as well: what is late is its holder.
                 Told::Late(None | Some(Stage::Root | Stage::Lock)) if self.is_lock_held() => {
@@ -306,6 +317,9 @@ impl Search<'_> {
             Absence::NoAnswer(HelloError::Refused(error)) => return error,
             Absence::NoAnswer(error) => ("no_answer", format!("the broker of {root} does not answer: {error}")),
         };
+        if self.hurried && self.is_lock_held() {
+            return self.too_soon(&why);
+        }
         // Somebody has it: starting another one would not help.
         let (reason, remedy) = if self.is_lock_held() {
             ("unresponsive", "its lock is held; `ostler status` shows by whom, `ostler shutdown --force` ends that one")
@@ -313,6 +327,16 @@ impl Search<'_> {
             (reason, "`ostler ensure` starts one")
         };
         WireError::new(ErrorCode::BrokerUnreachable, format!("{why}; {remedy}")).reason(reason)
+    }
+}
+
+impl Search<'_> {
+    /// The caller's own deadline came before the broker's time was up.
+    fn too_soon(&self, why: &str) -> WireError {
+        let hello_s = HELLO_WITHIN.as_secs();
+        let message = format!("{why}; that was less time than hello may take ({hello_s} s), so it may only be busy");
+        let error = WireError::new(ErrorCode::Timeout, message).reason("hurried");
+        error.with("remedy", "the same command with a longer --timeout")
     }
 }
 

@@ -25,6 +25,15 @@ pub use ensure::{EnsureReport, ensure};
 /// compilers and with the other tests, and a single sync can take longer than this.
 pub const ENSURE_WITHIN: Duration = Duration::from_secs(if cfg!(feature = "testing") { 60 } else { 10 });
 
+/// How long a broker may take over hello (contract section 4). Who waits less learns nothing from its silence.
+pub const HELLO_WITHIN: Duration = crate::rpc::hello::WITHIN;
+
+/// Whether a caller who allows so much in all, and has until the deadline, is in too much of a hurry to tell a silent broker from a busy
+/// one. The deadline itself is compared with a margin: some of its time has passed before anybody is asked.
+pub fn is_hurried(allowed: Duration, deadline: Deadline) -> bool {
+    allowed < HELLO_WITHIN || deadline.remaining() < HELLO_WITHIN * 3 / 4
+}
+
 /// Whom a client meets, and how.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {

@@ -29,8 +29,6 @@ use super::method::Method;
 use super::service::{Caller, Peer, Service};
 use super::wire::Identity;
 
-/// Time from accept to hello.
-pub const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// Time from the first byte of a line to its last.
 pub const LINE_WITHIN: Duration = Duration::from_secs(30);
 /// Requests in flight on one connection.
@@ -158,7 +156,7 @@ impl<S: Service> Connection<S> {
         let greeted = tokio::select! {
             biased;
             greeted = self.greet() => Greeted::Done(greeted),
-            () = tokio::time::sleep(HELLO_WITHIN) => Greeted::Refused(ErrorCode::Timeout, "hello", "no hello within 5 s"),
+            () = tokio::time::sleep(hello::WITHIN) => Greeted::Refused(ErrorCode::Timeout, "hello", "no hello within 5 s"),
             () = make_room.notified() => {
                 Greeted::Refused(ErrorCode::Capacity, "connections", "others need this connection, which has said nothing")
             }

@@ -1,11 +1,16 @@
 //! Both sides of `hello`: what a broker answers, and what a client checks before it believes.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::error::{ErrorCode, WireError};
 use super::record::Record;
 use super::service::Service;
 use super::wire::{HelloParams, HelloResult, Identity, PROTOCOL, decode, encode};
+
+/// How long hello may take: from accept to the client's request, and from that to the answer (contract section 4).
+pub const WITHIN: Duration = Duration::from_secs(5);
 
 /// Answers a hello.
 ///

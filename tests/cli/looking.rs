@@ -1,6 +1,6 @@
 //! Status, doctor and shutdown in every state of a broker. They look: nothing is started, made or locked by them.
 
-use crate::support::{Root, SOON, wait_until};
+use crate::support::{Root, SOON, finish, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -87,21 +87,60 @@ fn a_silent_owner_is_named_and_ended_only_by_force() {
     root.json(["ensure"]);
     let broker = root.broker().unwrap();
     kill(Pid::from_raw(broker.pid), Signal::SIGSTOP).unwrap();
-    let looked = root.ostler(["--json", "--timeout", "300ms", "status"]).exits(0).json();
+    let looked = root.json(["status"]);
     assert_eq!((&looked["state"], &looked["lock"]["held"]), (&"unresponsive".into(), &true.into()));
-    let doctor = root.ostler(["--json", "--timeout", "300ms", "doctor"]).exits(1).json();
+    let doctor = root.ostler(["--json", "doctor"]).exits(1).json();
     assert_eq!((check(&doctor, "broker"), check(&doctor, "discovery")), (&"fail".into(), &"warn".into()), "{doctor}");
-    let unanswered = root.ostler(["--json", "--timeout", "1s", "list"]).exits(5).json();
+    let unanswered = root.ostler(["--json", "--timeout", "6s", "list"]).exits(5).json();
     assert_eq!(unanswered["error"]["data"]["reason"], "unresponsive", "{unanswered}");
     assert!(unanswered["error"]["message"].as_str().unwrap().contains("shutdown --force"), "{unanswered}");
-    let refused = root.ostler(["--json", "--timeout", "300ms", "shutdown"]).exits(5).json();
+    let refused = root.ostler(["--json", "--timeout", "10s", "shutdown"]).exits(5).json();
     assert_eq!(refused["error"]["code"], "broker_blocked");
     assert_eq!(refused["error"]["data"]["remedy"], "ostler shutdown --force");
     assert!(broker.alive());
-    assert_eq!(root.ostler(["--json", "--timeout", "2s", "shutdown", "--force"]).exits(0).json()["forced"], true);
+    assert_eq!(root.ostler(["--json", "shutdown", "--force"]).exits(0).json()["forced"], true);
     assert!(!broker.alive());
     assert_eq!(state(&root), "absent");
     assert_eq!(root.json(["ensure"])["broker"]["generation"], 2);
+}
+
+/// Less time than hello may take says nothing of a broker: it is told as what it is, and nobody is led to end one, or ends one.
+#[test]
+fn who_is_in_a_hurry_is_told_the_time_and_ends_no_broker() {
+    let root = Root::new();
+    let served = root.json(["ensure"])["broker"].clone();
+    // It may be too late or just in time, and nothing else.
+    for arguments in [&["status"][..], &["list"], &["--no-start", "list"]] {
+        let output = root.ostler([&["--timeout", "1ms"], arguments].concat());
+        assert!(matches!(output.code(), Some(0 | 6)) && !output.error_text().contains("--force"), "{output:?}");
+    }
+    let broker = root.broker().unwrap();
+    kill(Pid::from_raw(broker.pid), Signal::SIGSTOP).unwrap();
+    let late = |output: &crate::support::Output| {
+        let said = output.error_text();
+        assert_eq!(output.code(), Some(6), "{output:?}");
+        assert!(
+            said.contains("(timeout)") && said.contains("next: the same command with a longer --timeout"),
+            "{said}"
+        );
+        assert!(!said.contains("--force"), "{said}");
+    };
+    for arguments in [&["status"][..], &["list"], &["--no-start", "list"], &["shutdown"], &["shutdown", "--force"]] {
+        late(&root.ostler([&["--timeout", "300ms"], arguments].concat()));
+    }
+    late(&finish(root.command(["list"]).env("OSTLER_TIMEOUT", "300ms"), b""));
+    let doctor = root.ostler(["--json", "--timeout", "300ms", "doctor"]).exits(0).json();
+    assert_eq!(check(&doctor, "broker"), "warn", "{doctor}");
+    assert!(!doctor.to_string().contains("--force"), "{doctor}");
+    kill(Pid::from_raw(broker.pid), Signal::SIGCONT).unwrap();
+    assert_eq!(root.json(["ensure"])["broker"], served);
+}
+
+#[test]
+fn a_root_is_shown_with_its_whole_path() {
+    let root = Root::new();
+    let shown = root.ostler(["--root", "elsewhere", "status"]).exits(0).text();
+    assert!(shown.contains(&format!("{}/elsewhere\n", root.folder().display())), "{shown}");
 }
 
 #[test]

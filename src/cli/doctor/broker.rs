@@ -10,7 +10,10 @@ use crate::os::runtime::RuntimeFolder;
 use crate::rpc::wire::{BrokerStatusResult, RootId, RunState};
 
 pub(super) fn check(root: &StateRoot, context: &Context) -> Vec<Check> {
-    let status = status::look(root, context, context.bounded(status::ANSWER_WITHIN));
+    let status = match status::look(root, context, context.bounded(status::ANSWER_WITHIN)) {
+        Ok(status) => status,
+        Err(error) => return vec![Check::warn("broker", error.message, "ostler doctor with a longer --timeout")],
+    };
     let mut checks = vec![state(&status), lock(root, &status), record(root, &status), runtime(root, &status)];
     checks
         .extend(status.degraded.iter().map(|trouble| Check::warn("degraded", trouble.clone(), "look into broker.log")));
