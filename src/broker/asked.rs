@@ -3,7 +3,7 @@
 //! retry from another shell is a retry. It is keyed with a secret of the root: environment values cannot be guessed
 //! from the ledger.
 
-use super::refused::malformed;
+use super::refused::{bad_name, malformed};
 use crate::host::spec;
 use crate::machine::{Action, Digest, Key, Name, OperationId, Refusal, SessionId, State, Target, limits};
 use crate::rpc::error::{ErrorCode, WireError};
@@ -137,7 +137,7 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     if params.parent.is_some() {
         return Err(missing("a parent other than the calling session"));
     }
-    let name = params.name.as_deref().map(Name::parse).transpose().map_err(|rule| malformed("name", rule))?;
+    let name = params.name.as_deref().map(|text| Name::parse(text).map_err(|rule| bad_name(text, rule))).transpose()?;
     labels_ok(&params.labels)?;
     Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone() })
 }

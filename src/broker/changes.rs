@@ -12,8 +12,8 @@ use crate::host::client::{prepare_episode, prepare_session, remove_session_files
 use crate::host::files::FileError;
 use crate::host::spec::Spec;
 use crate::machine::{
-    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, Status, Target,
-    replayable,
+    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, State, Status,
+    Target, replayable,
 };
 use crate::os::{entropy, fail};
 use crate::rpc::error::{ErrorCode, WireError};
@@ -76,7 +76,7 @@ impl Front {
 
     async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
-        let target = self.target(&change.scope, &params.session);
+        let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Resume { target, prepared: None }, None).await?;
         self.started(&settled)
     }
@@ -84,7 +84,7 @@ impl Front {
     async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
-        let target = self.target(&change.scope, &params.session);
+        let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Stop { target, grace_ms }, None).await?;
         self.ended(&settled)
     }
@@ -92,7 +92,7 @@ impl Front {
     async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Value, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
-        let target = self.target(&change.scope, &params.session);
+        let target = self.target(&change.scope, &params.session)?;
         target.iter().for_each(|id| self.renderer.recall(id));
         let action = Action::Delete { target, stop: params.stop, grace_ms };
         let settled = self.settle(&change, action, None).await?;
@@ -144,13 +144,16 @@ impl Front {
         Ok(encode(&OperationResolveResult { operation, resolved }))
     }
 
-    /// The session that a caller means. To a session all but its children are as unknown as nobody.
-    fn target(&self, scope: &Scope, given: &str) -> Target {
+    /// The session that a caller means. To a session all but itself and its children are as unknown as nobody, and itself it may only look at.
+    fn target(&self, scope: &Scope, given: &str) -> Result<Target, WireError> {
         let state = self.view.read();
         let found = asked::find(&state, given);
-        let Scope::Session(caller) = scope else { return found };
+        let Scope::Session(caller) = scope else { return Ok(found) };
+        if matches!(&found, Ok(id) if id == caller) {
+            return Err(refused::itself(caller));
+        }
         let is_child = |id: &SessionId| state.sessions.get(id).is_some_and(|of| of.parent.as_ref() == Some(caller));
-        found.ok().filter(is_child).ok_or_else(|| asked::missing(given))
+        Ok(found.ok().filter(is_child).ok_or_else(|| asked::missing(given)))
     }
 
     fn keyed(&self, caller: &Caller, key: &str, digest: Digest) -> Result<Change, WireError> {
@@ -218,7 +221,7 @@ impl Front {
     /// A refusal as this caller may read it.
     fn refused(&self, scope: &Scope, told: &Told) -> WireError {
         let error = refused::told(told, &self.root.join("ledger")).expect("a refusal is an error");
-        let Told::Refused(Refusal::NameTaken { name, by }) = told else { return error };
+        let Told::Refused(Refusal::NameTaken { name, by }) = told else { return refused::as_seen_by(scope, error) };
         let sees = self.view.read().sessions.get(by).is_some_and(|session| Self::may_see(scope, session));
         if sees { error } else { refused::name_taken(name) }
     }
@@ -283,7 +286,8 @@ impl Front {
         let current = replayable(&state, &settled.operation);
         if let (true, Err(stale)) = (settled.replayed, current) {
             let session = self.renderer.session_of(&state, &settled.operation, true);
-            return Err(endpoint_stale(stale, &settled.operation, operation, session));
+            let is_deleted = session.as_ref().is_none_or(|of| is_deleted(&state, &of.id));
+            return Err(endpoint_stale(stale, is_deleted, &settled.operation, operation, session));
         }
         let session = self.renderer.session_of(&state, &settled.operation, false);
         let session = session.ok_or_else(|| WireError::new(ErrorCode::Internal, "the operation names no session"))?;
@@ -315,24 +319,36 @@ impl Front {
 /// The start did succeed, but what it made is not what answers now. The stored result travels along (design 4).
 fn endpoint_stale(
     stale: Stale,
+    is_deleted: bool,
     stored: &Operation,
     operation: wire::Operation,
     session: Option<wire::Session>,
 ) -> WireError {
     let why = match stale {
+        _ if is_deleted => "its session has been deleted since",
         Stale::Replaced => "a newer episode has replaced what it started",
         Stale::Ended => "the episode that it started is over",
         Stale::Unproven => "no endpoint was recorded for it",
     };
+    let next =
+        if is_deleted { "A new key starts another one" } else { "`ostler resume` with a new key starts it again" };
     let result = session.map(|session| encode(&SpawnResult { session, operation }));
-    let message =
-        format!("{} succeeded, but {why}; nothing was done. `ostler resume` with a new key starts it again", stored.id);
-    WireError::new(ErrorCode::EndpointStale, message)
+    let message = format!("{} succeeded, but {why}; nothing was done. {next}", stored.id);
+    let error = WireError::new(ErrorCode::EndpointStale, message);
+    let error =
+        if is_deleted { error.with("remedy", "the same command with a new --key, or with none") } else { error };
+    error
         .reason(stale.word())
         .with("operation", stored.id.to_string())
         .with("state", Outcome::Succeeded.word())
         .with("replayed", true)
         .with("result", result.unwrap_or(Value::Null))
+}
+
+/// Whether nothing is left of a session but its records.
+fn is_deleted(state: &State, id: &str) -> bool {
+    let session = SessionId::parse(id).ok().and_then(|id| state.sessions.get(&id).cloned());
+    session.is_none_or(|session| session.status == Status::Deleted)
 }
 
 /// 60 random bits as 12 base32 characters.

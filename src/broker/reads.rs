@@ -3,7 +3,7 @@
 use super::asked::{self, find};
 use super::desk::now;
 use super::front::Front;
-use super::refused::refused;
+use super::refused::{as_seen_by, refused};
 use super::render;
 use super::route::Read;
 use crate::machine::{OperationId, Outcome, Refusal, Scope, Session, SessionId, State, Status};
@@ -59,7 +59,7 @@ impl Front {
         });
         // Another's sessions make a prefix ambiguous without saying so.
         let found = found.map_err(|refusal| if *scope == Scope::Owner { refusal } else { missing() });
-        found.map_err(|refusal| refused(&refusal))
+        found.map_err(|refusal| as_seen_by(scope, refused(&refusal)))
     }
 
     fn get(&self, scope: &Scope, params: &GetParams) -> Result<Value, WireError> {
@@ -190,8 +190,9 @@ impl Front {
 
     fn operation(&self, scope: &Scope, params: &OperationGetParams) -> Result<Value, WireError> {
         let state = self.view.read();
-        let missing = || refused(&Refusal::NoOperation { given: params.operation.chars().take(128).collect() });
-        let id = asked::find_operation(&state, scope, &params.operation).map_err(|refusal| refused(&refusal))?;
+        let hidden = |refusal: &Refusal| as_seen_by(scope, refused(refusal));
+        let missing = || hidden(&Refusal::NoOperation { given: params.operation.chars().take(128).collect() });
+        let id = asked::find_operation(&state, scope, &params.operation).map_err(|refusal| hidden(&refusal))?;
         let found = state.operations.get(&id).filter(|found| *scope == Scope::Owner || found.scope == *scope);
         let found = Arc::clone(found.ok_or_else(missing)?);
         let result = (found.state == Outcome::Succeeded).then(|| self.renderer.session_of(&state, &found, true));

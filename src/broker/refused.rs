@@ -2,7 +2,7 @@
 
 use super::asked::PREFIX_MIN;
 use super::turn::Told;
-use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, SessionId};
+use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, Scope, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 use std::path::Path;
 
@@ -97,6 +97,31 @@ fn incomparable(operation: OperationId, state: Outcome) -> WireError {
     let error = WireError::new(ErrorCode::Uncertain, message).reason("incomparable").retry(Retry::Never);
     let error = error.with("operation", operation.to_string()).with("state", state.word());
     error.with("changed", "nothing").with("remedy", show)
+}
+
+/// What is not there, told to this caller. A session is told as whom it acts, because what it is not shown looks to it as if it were not there
+/// (report R70); what it reads of others is what it reads of nobody.
+pub fn as_seen_by(scope: &Scope, error: WireError) -> WireError {
+    let Scope::Session(caller) = scope else { return error };
+    if error.code != ErrorCode::NotFound {
+        return error;
+    }
+    let given = |member: &str| error.data.get(member).and_then(serde_json::Value::as_str);
+    let what = match (given("session"), given("operation")) {
+        (Some(session), _) => format!("there is no session {session:?} that this session may see"),
+        (None, Some(operation)) => format!("there is no operation {operation:?} of this session"),
+        (None, None) => return error,
+    };
+    let sees = "which sees itself, its children and its own operations";
+    let message = format!("{what}: you act as session {caller}, {sees}; nothing was done");
+    WireError { message, ..error }
+}
+
+/// A session has asked for its own end or its next episode. What it may not do to itself is no secret to it.
+pub fn itself(caller: &SessionId) -> WireError {
+    let message =
+        format!("a session may not stop, resume or delete itself, and you act as session {caller}; nothing was done");
+    WireError::new(ErrorCode::Denied, message).reason("itself").with("session_id", caller.to_string())
 }
 
 /// The same for a caller who may not know who has it.
@@ -203,6 +228,16 @@ pub fn malformed(field: &str, rule: Malformed) -> WireError {
     WireError::new(ErrorCode::InvalidInput, format!("{field} {rule}; nothing was done")).reason(field)
 }
 
+/// A name that is none. Which rule it breaks is told: of a device nobody thinks.
+pub fn bad_name(text: &str, rule: Malformed) -> WireError {
+    if !Name::is_device(text) {
+        return malformed("name", rule);
+    }
+    let message =
+        format!("the name `{text}` is that of a device on Windows, where no file can be called so; nothing was done");
+    WireError::new(ErrorCode::InvalidInput, message).reason("name").with("remedy", "another --name")
+}
+
 /// What a turn told, as an error, if it is one.
 pub fn told(told: &Told, ledger: &Path) -> Option<WireError> {
     match told {
@@ -225,6 +260,13 @@ mod tests {
         assert_eq!(error.data["sessions"], serde_json::json!(["abcdefgh2345", "abcdefgh2346"]));
         let error = refused(&Refusal::Ambiguous { given: "abc".to_owned(), fits: 9, some });
         assert!(error.message.contains("abcdefgh2346 and more);"), "{error}");
+    }
+
+    #[test]
+    fn a_name_that_is_a_device_is_told_so_and_another_bad_one_the_rule() {
+        let told = |name: &str| bad_name(name, Name::parse(name).unwrap_err()).message;
+        assert!(told("con").contains("`con` is that of a device"), "{}", told("con"));
+        assert!(told("A").contains("[a-z0-9]") && !told("A").contains("Windows"), "{}", told("A"));
     }
 
     #[test]

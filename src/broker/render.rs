@@ -117,14 +117,17 @@ impl Renderer {
         }
     }
 
-    /// The session of a settled operation as that operation left it. What is current stands where the session is still
-    /// in the state; what the operation gained stands above it where `stored` is asked for.
+    /// The session of a settled operation: as it is now, or (`stored`) as that operation left it. Stored is what the operation gained and, while
+    /// the session is there, what never changes; what changes and was not stored is null, so that nothing of now stands beside what was then.
     pub fn session_of(&self, state: &State, operation: &Operation, stored: bool) -> Option<wire::Session> {
         let id = operation.session.as_ref()?;
         let current = state.sessions.get(id).map(|session| self.session(session, state.generation, None));
         let mut document = current.unwrap_or_else(|| tombstone(id, operation));
         if stored {
             let gained = &operation.gained;
+            document.reason = None;
+            (document.started_at, document.ended_at, document.last_seen_at) = (None, None, None);
+            (document.queue, document.fence) = (wire::Queue::default(), None);
             document.episode = gained.episode.unwrap_or(document.episode);
             document.status = gained.status.map_or(document.status, status);
             document.pid = gained.pid;

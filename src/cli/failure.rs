@@ -151,6 +151,9 @@ impl Report {
             ErrorCode::SpawnFailed if self.reason() == "cwd" => OTHER_CWD.to_owned(),
             ErrorCode::SpawnFailed => CORRECT_IT.to_owned(),
             ErrorCode::ExpiredCursor => "the same command without --cursor".to_owned(),
+            ErrorCode::Denied if self.reason() == "itself" => {
+                "end the command itself, or the same command as the owner, outside of the session".to_owned()
+            }
             ErrorCode::Integrity => "ostler ledger verify".to_owned(),
             ErrorCode::Draining
             | ErrorCode::Busy

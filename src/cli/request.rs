@@ -36,7 +36,8 @@ pub(crate) struct Attachment {
 /// The request.
 ///
 /// # Errors
-/// `invalid_input` for an option that cannot be meant, `not_found` if the current directory is gone.
+/// `invalid_input` for an option that cannot be meant; `spawn_failed`, phase `cwd`, if the current directory is gone, as for any other
+/// directory that is not there.
 pub(crate) fn build(
     options: &Options,
     key: Key,
@@ -72,7 +73,8 @@ fn directory(asked: Option<&Path>) -> Result<PathBuf, WireError> {
         return Ok(path.to_owned());
     }
     let current = std::env::current_dir().map_err(|error| {
-        WireError::new(ErrorCode::NotFound, format!("the current directory cannot be named: {error}")).reason("cwd")
+        let message = format!("the current directory cannot be named: {error}");
+        WireError::new(ErrorCode::SpawnFailed, message).reason("cwd").with("cause", "not_found")
     })?;
     Ok(asked.map_or_else(|| current.clone(), |path| current.join(path)))
 }

@@ -85,6 +85,13 @@ text_id!(
     "must be 1 to 128 printable ASCII characters"
 );
 
+impl Name {
+    /// Whether a text is no name only because Windows opens a device for it.
+    pub fn is_device(text: &str) -> bool {
+        device_name(text)
+    }
+}
+
 fn session_id_ok(text: &str) -> bool {
     text.len() == 12 && text.bytes().all(|b| b.is_ascii_lowercase() || (b'2'..=b'7').contains(&b))
 }

@@ -53,6 +53,17 @@ fn a_session_ends_its_children_and_nobody_else() {
             inside(&root, &a, &[verb, text(&other["id"])]).exits(3);
         }
     }
+    // Itself it may look at, and no more.
+    for verb in ["stop", "resume", "delete"] {
+        let denied = inside(&root, &a, &[verb, text(&a["id"])]).exits(7);
+        assert_eq!(
+            (denied.error_code().as_str(), &denied.json()["error"]["data"]["reason"]),
+            ("denied", &json!("itself"))
+        );
+    }
+    let unknown = inside(&root, &a, &["show", "b"]).exits(3);
+    assert!(unknown.text().contains(&format!("you act as session {}", text(&a["id"]))), "{unknown:?}");
+    assert_eq!(inside(&root, &a, &["show", "a"]).exits(0).json()["session"]["id"], a["id"]);
     assert!([&a, &b, &child, &grandchild].iter().all(|session| Process::of_value(&session["pid"]).alive()));
     let list = inside(&root, &a, &["list", "--all"]).exits(0).json();
     let seen: Vec<&Value> = list["sessions"].as_array().unwrap().iter().map(|session| &session["id"]).collect();

@@ -177,7 +177,7 @@ fn a_directory_that_is_gone_is_named_and_hinders_nothing_else() {
     let said = output.text();
     let mut lines = said.lines();
     let error: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
-    assert_eq!((&error["error"]["code"], &error["error"]["data"]["reason"]), (&json!("not_found"), &json!("cwd")));
+    assert_eq!((&error["error"]["code"], &error["error"]["data"]["reason"]), (&json!("spawn_failed"), &json!("cwd")));
     assert!(text(&error["error"]["message"]).contains("the current directory cannot be named"), "{error}");
     assert_eq!(lines.collect::<Vec<_>>(), ["/", "{\"schema\":1"], "other directories work");
     assert!(output.error_text().contains("next: the same command with --cwd"), "{output:?}");

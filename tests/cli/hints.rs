@@ -43,7 +43,43 @@ fn a_folder_that_is_gone_is_told_with_what_helps() {
     let mut command = std::process::Command::new("sh");
     command.args(["-c", "rmdir ../gone; exec \"$0\" spawn -- true"]).arg(product.get_program()).env_clear();
     command.current_dir(&gone).envs(product.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    assert!(next(&finish(&mut command, b"").exits(3)).contains("--cwd"));
+    let here = finish(&mut command, b"").exits(1);
+    let there = root.ostler(["spawn", "--cwd", "/nope", "--", "true"]).exits(1);
+    for output in [here, there] {
+        assert!(next(&output).contains("--cwd") && output.error_text().contains("(spawn_failed)"), "{output:?}");
+    }
+}
+
+/// Whoever repeats the start of a session that was deleted is not told to resume it.
+#[test]
+fn the_replay_of_a_start_says_that_its_session_was_deleted() {
+    let root = Root::new();
+    let spawn = ["spawn", "--name", "web", "--key", "k", "--", "true"];
+    root.json(spawn);
+    root.json(["wait", "web"]);
+    root.json(["delete", "web"]);
+    let replayed = root.ostler(spawn).exits(4);
+    let said = replayed.error_text();
+    assert!(said.contains("has been deleted since") && !said.contains("resume"), "{said}");
+    assert_eq!(next(&replayed), "the same command with a new --key, or with none");
+    let document = root.ostler(["--json"].iter().chain(&spawn)).exits(4).json();
+    assert_eq!(document["error"]["data"]["reason"], "ended", "{document}");
+}
+
+/// A stored result is of then: nothing that came later stands in it.
+#[test]
+fn what_an_operation_left_is_shown_as_it_was_then() {
+    let root = Root::new();
+    let spawned = root.json(["spawn", "--name", "web", "--key", "k", "--", "sh", "-c", "exit 3"])["session"].clone();
+    root.json(["wait", "web"]);
+    let stored = root.json(["operation", "show", "k"])["result"]["session"].clone();
+    assert_eq!(stored["status"], "ready", "{stored}");
+    for member in ["id", "name", "episode", "command", "cwd"] {
+        assert_eq!(stored[member], spawned[member], "{member}: {stored}");
+    }
+    for later in ["exit", "ended_at", "reason", "last_seen_at"] {
+        assert_eq!(stored[later], serde_json::Value::Null, "{later}: {stored}");
+    }
 }
 
 #[test]

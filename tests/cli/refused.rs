@@ -58,6 +58,8 @@ fn names_that_are_no_names() {
     ];
     for name in names {
         let error = refused(&root, &["spawn", &format!("--name={name}"), "--", "true"], 2, "invalid_input");
+        let is_device = ["con", "nul", "com1", "lpt9"].contains(&name);
+        assert_eq!(text(&error["message"]).contains("a device on Windows"), is_device, "{error}");
         assert_eq!(error["data"]["reason"], "name", "{name:?}");
         // As a target it is nobody: nothing outside the root is looked at, made or removed.
         let given = format!("--json delete -- {name}");
