@@ -12,11 +12,9 @@ use super::args::{self, Selection};
 use super::context::{Broker, Context};
 use super::exit::Exit;
 use super::failure::Failure;
-use crate::rpc::method::Method;
-use crate::rpc::wire::{Key, ListParams, ListResult, Session};
+use super::list;
+use crate::rpc::wire::{Key, ListParams, Session};
 
-/// Largest page, so that a selection needs few calls.
-const PAGE: u32 = 1000;
 /// How many are under way at a time, each on its own connection.
 const WORKERS: usize = 8;
 
@@ -33,16 +31,8 @@ pub(crate) fn select(
         return Ok(selection.sessions.clone());
     }
     let labels = args::label_map(&selection.labels).map_err(|error| broker.failure(error))?;
-    let mut params = ListParams { all: true, labels, limit: Some(PAGE), ..ListParams::default() };
-    let mut ids = Vec::new();
-    loop {
-        let page: ListResult = broker.call(Method::SessionList, &params)?;
-        ids.extend(page.sessions.iter().filter(|session| wanted(session)).map(|session| session.id.clone()));
-        match page.next {
-            Some(next) => params.cursor = Some(next),
-            None => return Ok(ids),
-        }
-    }
+    let found = list::whole(broker, &ListParams { all: true, labels, ..ListParams::default() })?;
+    Ok(found.into_iter().filter(|session| wanted(session)).map(|session| session.id).collect())
 }
 
 /// What is done with each session of a batch.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::{Failure, Report};
-use super::settings::{self, Settings, file, keys};
+use super::settings::{self, Settings, SettingsError, file, keys};
 use super::text;
 use crate::rpc::error::{ErrorCode, WireError};
 
@@ -105,6 +105,7 @@ fn validate(context: &Context) -> Result<Exit, Failure> {
         }
     }
     problems.extend(settings::from_environment(&context.environment).err());
+    let remedy = problems.first().map(SettingsError::remedy).unwrap_or_default();
     let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     if problems.is_empty() {
         let document = json!({ "ok": true, "problems": problems });
@@ -113,6 +114,7 @@ fn validate(context: &Context) -> Result<Exit, Failure> {
     }
     let error =
         WireError::new(ErrorCode::InvalidInput, problems.join("; ")).reason("config").with("problems", problems);
+    let error = error.with("remedy", remedy);
     context.output.error(&Report { attempt: "use the configuration".to_owned(), session: None, key: None, error })?;
     Ok(Exit::Usage)
 }

@@ -36,8 +36,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         broker.begin(format!("delete {session}"), session, context.deadline(grace + stop::SLACK)?);
         let grace_ms = args.stop.then(|| duration::millis(grace));
         let params = DeleteParams { key, session: session.to_owned(), stop: args.stop, grace_ms };
-        broker.change(Method::SessionDelete, &params.key, &params)
+        let deleted = broker.change(Method::SessionDelete, &params.key, &params);
+        if args.stop { deleted.map_err(|failure| stop::with_grace(failure, grace)) } else { deleted }
     };
-    let key = args.key.key.as_ref();
-    Batch { context, attempt: ATTEMPT, sessions: &ids, key, one: delete, show: sessions::ended }.run(broker)
+    let (key, asked_at) = (args.key.key.as_ref(), broker.client.time());
+    let show = |result: &EndedResult| sessions::ended(result, asked_at);
+    Batch { context, attempt: ATTEMPT, sessions: &ids, key, one: delete, show }.run(broker)
 }

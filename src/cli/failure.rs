@@ -45,6 +45,15 @@ impl Failure {
         self
     }
 
+    /// The same failure with one more member of its error's data.
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        if let Failure::Error(report) = &mut self {
+            report.error.data.insert(name.to_owned(), value.into());
+        }
+        self
+    }
+
     /// The same failure, of an attempt to change something under this key.
     #[must_use]
     pub(crate) fn mutating(mut self, key: &str) -> Self {
@@ -142,6 +151,9 @@ impl Report {
             ErrorCode::Denied if self.reason() == "owner_only" => {
                 "the same command as the owner, outside of the session".to_owned()
             }
+            ErrorCode::Denied if self.reason() == "itself" => {
+                "end the command itself, or the same command as the owner, outside of the session".to_owned()
+            }
             ErrorCode::BrokerBlocked | ErrorCode::StorageFailed | ErrorCode::Denied | ErrorCode::Unauthenticated => {
                 "ostler doctor".to_owned()
             }
@@ -151,9 +163,6 @@ impl Report {
             ErrorCode::SpawnFailed if self.reason() == "cwd" => OTHER_CWD.to_owned(),
             ErrorCode::SpawnFailed => CORRECT_IT.to_owned(),
             ErrorCode::ExpiredCursor => "the same command without --cursor".to_owned(),
-            ErrorCode::Denied if self.reason() == "itself" => {
-                "end the command itself, or the same command as the owner, outside of the session".to_owned()
-            }
             ErrorCode::Integrity => "ostler ledger verify".to_owned(),
             ErrorCode::Draining
             | ErrorCode::Busy
@@ -182,6 +191,12 @@ impl Report {
         self.error.data.get("reason").and_then(serde_json::Value::as_str).unwrap_or_default()
     }
 
+    /// What stood in the way. Of a start that failed the rest of the message stands in the lines below it.
+    fn cause(&self) -> &str {
+        let detail = self.error.data.get("detail").and_then(serde_json::Value::as_str);
+        detail.filter(|_| self.error.code == ErrorCode::SpawnFailed).unwrap_or(&self.error.message)
+    }
+
     /// Where to find what is really there.
     fn remedy_of_missing(&self, session: &str) -> String {
         match (self.reason(), self.error.data.contains_key("operation")) {
@@ -199,10 +214,12 @@ impl Report {
 
     /// The text for eyes.
     pub(crate) fn render(&self) -> String {
-        let message = text::plain(&self.error.message);
+        let message = text::plain(self.cause());
         let mut shown = format!("ostler: cannot {}: {message} ({})\n", text::plain(&self.attempt), self.error.code);
-        if let Some(reason) = self.error.data.get("reason").and_then(serde_json::Value::as_str) {
-            shown.push_str(&format!("  reason: {}\n", text::plain(reason)));
+        if let Some(usage) = self.error.data.get("usage").and_then(serde_json::Value::as_str) {
+            shown.push_str(&format!("  usage: {}\n", text::plain(usage)));
+        } else if !self.reason().is_empty() {
+            shown.push_str(&format!("  reason: {}\n", text::plain(self.reason())));
         }
         shown.push_str(&format!("  changed: {}\n", text::plain(self.effect())));
         shown.push_str(&format!("  next: {}\n", self.remedy()));
@@ -240,6 +257,19 @@ mod tests {
             report.render(),
             "ostler: cannot delete web: its process 7 is alive (session_live)\n  reason: live\n  changed: nothing\n  \
              next: ostler stop web, or ostler delete --stop web\n"
+        );
+    }
+
+    #[test]
+    fn the_cause_of_a_failed_start_is_said_once() {
+        let message =
+            "the command did not come up (exec): command not found; nothing ran; the key and the name are free";
+        let error = WireError::new(ErrorCode::SpawnFailed, message).reason("exec").with("detail", "command not found");
+        let Failure::Error(report) = Failure::new("start x", error).mutating("k") else { panic!() };
+        assert_eq!(
+            report.render(),
+            "ostler: cannot start x: command not found (spawn_failed)\n  reason: exec\n  changed: no session was started; \
+             its name and its key are free\n  next: correct that and type it again\n"
         );
     }
 

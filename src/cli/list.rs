@@ -1,19 +1,25 @@
-//! `ostler list`: sessions, a page at a time. `--watch` prints the page again each time it differs.
+//! `ostler list`: sessions. For programs a page at a time, in the broker's order: as they were created, so that a cursor stays true while
+//! sessions come and go. For eyes all of them, those that live first, each part newest first: what somebody looks for stands at the top and
+//! is never on a page that was not asked for. `--watch` prints the list again each time it differs.
 
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use super::args;
-use super::context::Context;
+use super::context::{Broker, Context};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::sessions;
 use crate::os::deadline::Pauses;
+use crate::rpc::error::ErrorCode;
 use crate::rpc::method::Method;
-use crate::rpc::wire::{ListParams, ListResult, SessionStatus};
+use crate::rpc::wire::{ListParams, ListResult, Session, SessionStatus};
 
 /// List sessions that are not deleted; without --all only those that did not end more than a day ago
+///
+/// The table shows all of them: those that live first, each part newest first. With --json or --cursor it is one page, in the order in which
+/// they were created.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Those that ended long ago, too
@@ -25,10 +31,10 @@ pub(crate) struct Args {
     /// Only those with this label; may be repeated
     #[arg(long = "label", value_name = "K=V", value_parser = args::parse_label)]
     labels: Vec<(String, String)>,
-    /// At most so many, up to 1000 [default: 100]
-    #[arg(long, value_name = "N")]
+    /// At most so many, up to 1000 [default: all in the table, 100 on a page]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: Option<u32>,
-    /// Go on where the page before ended
+    /// The page that follows the one whose `next` this is
     #[arg(long, value_name = "C")]
     cursor: Option<String>,
     /// Print the list again whenever it changes, until interrupted
@@ -37,31 +43,108 @@ pub(crate) struct Args {
 }
 
 const ATTEMPT: &str = "list sessions";
+/// Largest page, so that a whole list needs few calls.
+const PAGE: u32 = 1000;
+/// How often a whole list begins again because others made so many lists meanwhile that its cursor was let go.
+const RESTARTS: u32 = 3;
 /// How often `--watch` looks.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
     let labels = args::label_map(&args.labels).map_err(|error| Failure::new(ATTEMPT, error))?;
     let params = ListParams { all: args.all, status: args.status, labels, limit: args.limit, cursor: args.cursor };
+    let look = Look { for_eyes: !context.output.json && params.cursor.is_none(), params };
     if !args.watch {
-        let page: ListResult = context.broker(ATTEMPT)?.call(Method::SessionList, &params)?;
-        context.output.either(&page, |page| sessions::table(page, &context.output))?;
+        let listed = look.look(&mut context.broker(ATTEMPT)?)?;
+        show(&listed, context)?;
         return Ok(Exit::Done);
     }
-    watch(&params, context)
+    watch(&look, context)
+}
+
+/// What is asked for.
+struct Look {
+    params: ListParams,
+    /// All of it, in the order for eyes; else a page.
+    for_eyes: bool,
+}
+
+/// What is shown.
+#[derive(PartialEq)]
+struct Listed {
+    page: ListResult,
+    /// Sessions beyond `--limit`.
+    left_out: usize,
+}
+
+impl Look {
+    fn look(&self, broker: &mut Broker) -> Result<Listed, Failure> {
+        if !self.for_eyes {
+            return Ok(Listed { page: broker.call(Method::SessionList, &self.params)?, left_out: 0 });
+        }
+        let mut sessions = whole(broker, &self.params)?;
+        sort_for_eyes(&mut sessions);
+        let most = self.params.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
+        let left_out = sessions.len().saturating_sub(most);
+        sessions.truncate(most);
+        Ok(Listed { page: ListResult { sessions, next: None }, left_out })
+    }
+}
+
+/// From the order of their creation to that for eyes.
+fn sort_for_eyes(sessions: &mut [Session]) {
+    sessions.reverse();
+    sessions.sort_by_key(|session| !sessions::is_live(session.status));
+}
+
+/// All sessions that these filters let through, in the order of their creation, page by page.
+///
+/// # Errors
+/// What the list answers.
+pub(crate) fn whole(broker: &mut Broker, filters: &ListParams) -> Result<Vec<Session>, Failure> {
+    let mut params = ListParams { limit: Some(PAGE), cursor: None, ..filters.clone() };
+    let mut restarts = 0;
+    let mut all = Vec::new();
+    loop {
+        match broker.call::<ListResult>(Method::SessionList, &params) {
+            Ok(page) => {
+                all.extend(page.sessions);
+                match page.next {
+                    Some(next) => params.cursor = Some(next),
+                    None => return Ok(all),
+                }
+            }
+            Err(Failure::Error(report)) if report.error.code == ErrorCode::ExpiredCursor && restarts < RESTARTS => {
+                restarts += 1;
+                params.cursor = None;
+                all.clear();
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn show(listed: &Listed, context: &Context) -> Result<(), Failure> {
+    context.output.either(&listed.page, |page| {
+        let more = match listed.left_out {
+            0 => String::new(),
+            count => format!("{count} more: without --limit all are shown\n"),
+        };
+        sessions::table(page, &context.output) + &more
+    })
 }
 
 /// Prints the list whenever it differs from what was printed last, until the deadline.
-fn watch(params: &ListParams, context: &Context) -> Result<Exit, Failure> {
+fn watch(look: &Look, context: &Context) -> Result<Exit, Failure> {
     let deadline = context.unlimited();
     let mut broker = context.broker_until(ATTEMPT, deadline)?;
     let mut pauses = Pauses::new(WATCH_EVERY, WATCH_EVERY);
-    let mut shown: Option<ListResult> = None;
+    let mut shown: Option<Listed> = None;
     loop {
-        let page: ListResult = broker.call(Method::SessionList, params)?;
-        if shown.as_ref() != Some(&page) {
-            context.output.either(&page, |page| sessions::table(page, &context.output))?;
-            shown = Some(page);
+        let listed = look.look(&mut broker)?;
+        if shown.as_ref() != Some(&listed) {
+            show(&listed, context)?;
+            shown = Some(listed);
         }
         if !pauses.pause(deadline) {
             return Ok(Exit::Done);

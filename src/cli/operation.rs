@@ -1,16 +1,18 @@
 //! `ostler operation show|list|resolve`: what became of a request, and an operator's decision where nobody can know.
 
 use clap::Subcommand;
+use serde_json::{Map, Value};
 
 use super::args;
 use super::context::{Broker, Context};
 use super::exit::Exit;
 use super::failure::Failure;
+use super::sessions;
 use super::text::{self, Table};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{
     Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,
-    OperationResolveParams, OperationResolveResult, OperationState, Resolution,
+    OperationResolveParams, OperationResolveResult, OperationState, Resolution, Session, Survivor,
 };
 
 /// Show operations and their outcomes
@@ -86,13 +88,18 @@ fn show(operation: String, context: &Context) -> Result<Exit, Failure> {
         if let Some(error) = &found.operation.error {
             shown.push_str(&format!("error: {} ({})\n", text::plain(&error.message), error.code));
         }
-        if let Some(result) = &found.result {
-            let result = serde_json::to_string(result).expect("it came as JSON");
-            shown.push_str(&format!("result: {}\n", text::plain(&result)));
-        }
-        shown
+        shown + &found.result.as_ref().map(result).unwrap_or_default()
     })?;
     Ok(Exit::Done)
+}
+
+/// What an operation left behind, in the words of the other commands. Members that a later broker may add are for programs.
+fn result(result: &Map<String, Value>) -> String {
+    let member = |name: &str| result.get(name).cloned().unwrap_or_default();
+    let session = serde_json::from_value::<Session>(member("session")).ok();
+    let survivors = serde_json::from_value::<Vec<Survivor>>(member("survivors")).unwrap_or_default();
+    let left = session.map(|session| format!("left the session as  {}", sessions::line(&session))).unwrap_or_default();
+    left + &sessions::left_running(&survivors)
 }
 
 fn list(params: OperationListParams, context: &Context) -> Result<Exit, Failure> {

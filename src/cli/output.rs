@@ -21,6 +21,8 @@ pub(crate) struct Output {
     /// Documents for programs, not text for eyes.
     pub(crate) json: bool,
     colour: bool,
+    /// Columns of the terminal; none where the output goes elsewhere, and is not to be cut.
+    pub(crate) width: Option<usize>,
 }
 
 /// What a colour means; which one it is, is decided here only.
@@ -62,7 +64,9 @@ impl Output {
     pub(crate) fn new(json: bool, environment: &Environment) -> Self {
         let unwanted = environment.get("NO_COLOR").is_some();
         let dumb = environment.get("TERM").is_none_or(|term| term == "dumb");
-        Output { json, colour: !json && !unwanted && !dumb && io::stdout().is_terminal() }
+        let colour = !json && !unwanted && !dumb && io::stdout().is_terminal();
+        let width = terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| usize::from(width.0));
+        Output { json, colour, width }
     }
 
     /// Prints one document.
@@ -142,13 +146,17 @@ impl Stream {
     }
 }
 
+/// What helps where standard output takes nothing.
+const STDOUT_REMEDY: &str = "make room where standard output goes; ostler list shows what is there";
+
 /// What a failed write to standard output means.
 pub(crate) fn write_failed(error: io::Error) -> Failure {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Failure::OutputClosed;
     }
     let error = WireError::new(ErrorCode::Internal, error.to_string()).reason("stdout");
-    Failure::new("write to standard output", error)
+    let error = error.with("changed", "what the command did stays done; only its answer could not be written");
+    Failure::new("write to standard output", error.with("remedy", STDOUT_REMEDY))
 }
 
 #[cfg(test)]

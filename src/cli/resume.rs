@@ -28,7 +28,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         let params = ResumeParams { key, session: session.to_owned() };
         broker.change(Method::SessionResume, &params.key, &params)
     };
-    let show = |result: &SpawnResult| sessions::line(&result.session);
+    let asked_at = broker.client.time();
+    let show = |result: &SpawnResult| sessions::resumed(&result.session, asked_at);
     let (sessions, key) = (args.sessions.as_slice(), args.key.key.as_ref());
     Batch { context, attempt: ATTEMPT, sessions, key, one: resume, show }.run(broker)
 }

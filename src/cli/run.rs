@@ -84,7 +84,13 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     }
     let failure = |error| Failure::new(format!("follow {}", session.id), error).about(&session.id);
     let passed = pass(&folder, &wishes).or_else(|stop| match stop {
-        Stop::Output(failure) => Err(failure),
+        Stop::Output(unwritten) => {
+            let changed =
+                format!("session {0} was started, and stopped because its output could not be written", session.id);
+            let remedy =
+                format!("make room where standard output goes; ostler logs {} has what is kept of it", session.id);
+            Err(unwritten.with("changed", &changed).with("remedy", &remedy))
+        }
         // A session that was deleted takes its output with it.
         Stop::Read(_) if !folder.exists() => Ok(()),
         Stop::Read(error) => Err(failure(WireError::new(ErrorCode::StorageFailed, error.to_string()).reason("output"))),
@@ -96,7 +102,7 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     if !in_time {
         let allowed = context.globals.timeout.map_or_else(|| "it may".to_owned(), duration::show);
         let error = WireError::new(ErrorCode::Timeout, format!("the command ran longer than {allowed}"))
-            .with("changed", "the session was stopped");
+            .with("changed", format!("session {} was stopped after {allowed}", session.id));
         return Err(failure(error));
     }
     code

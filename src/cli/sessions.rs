@@ -107,6 +107,7 @@ pub(crate) fn table(page: &ListResult, output: &Output) -> String {
             text::shorten(&command(session), COMMAND_WIDTH),
         ]);
     }
+    output.width.into_iter().for_each(|width| table.fit(width));
     let mut shown = table.render_painted(|row, column, cell| match row.checked_sub(1) {
         Some(row) if column == STATUS_COLUMN => output.tone(tone(page.sessions[row].status), &cell),
         Some(_) | None => cell,
@@ -117,8 +118,28 @@ pub(crate) fn table(page: &ListResult, output: &Output) -> String {
     shown
 }
 
+/// Why it is as it is, unless its exit says that already.
+pub(crate) fn reason(session: &Session) -> Option<&str> {
+    let is_told = match &session.exit {
+        Some(Exit::Code(_) | Exit::Signal(_)) => session.fence.is_none(),
+        Some(Exit::Error(failure)) => session.reason.as_ref() == Some(&failure.reason),
+        None => false,
+    };
+    session.reason.as_deref().filter(|_| !is_told)
+}
+
 /// One line about a session: what it is called, how it is, and why.
 pub(crate) fn line(session: &Session) -> String {
+    format!("{}\n", told(session))
+}
+
+/// The same, with a word about a request that found it so already.
+pub(crate) fn line_noting(session: &Session, note: Option<&str>) -> String {
+    let note = note.map(|note| format!("  ({note})")).unwrap_or_default();
+    format!("{}{note}\n", told(session))
+}
+
+fn told(session: &Session) -> String {
     let mut shown = session.id.clone();
     if let Some(name) = &session.name {
         shown.push_str(&format!("  {}", text::plain(name)));
@@ -126,7 +147,6 @@ pub(crate) fn line(session: &Session) -> String {
     shown.push_str(&format!("  {}", status_name(session.status)));
     if session.status == SessionStatus::Deleted {
         // How it ended before is over, too.
-        shown.push('\n');
         return shown;
     }
     if let Some(pid) = session.pid {
@@ -135,17 +155,29 @@ pub(crate) fn line(session: &Session) -> String {
     if let Some(ended) = &session.exit {
         shown.push_str(&format!("  {}", exit(ended)));
     }
-    if let Some(reason) = &session.reason {
+    if let Some(reason) = reason(session) {
         shown.push_str(&format!("  ({})", text::plain(reason)));
     }
-    shown.push('\n');
     shown
 }
 
-/// A session that was ended, and what was left running, one line each.
-pub(crate) fn ended(result: &EndedResult) -> String {
+/// A session that was ended, and what was left running, one line each. One that had ended before it was asked for says so.
+pub(crate) fn ended(result: &EndedResult, asked_at: Timestamp) -> String {
+    let is_stop = result.session.status != SessionStatus::Deleted;
+    let had_ended = is_stop && result.session.ended_at.is_some_and(|at| at < asked_at);
+    line_noting(&result.session, had_ended.then_some("had ended")) + &left_running(&result.survivors)
+}
+
+/// What was left running, one line each.
+pub(crate) fn left_running(survivors: &[Survivor]) -> String {
     let left = |left: &Survivor| format!("  left running: {} {}\n", left.pid, text::plain(&left.command));
-    line(&result.session) + &result.survivors.iter().map(left).collect::<String>()
+    survivors.iter().map(left).collect()
+}
+
+/// A session that was resumed. One that was alive before it was asked for says so.
+pub(crate) fn resumed(session: &Session, asked_at: Timestamp) -> String {
+    let was_running = is_live(session.status) && session.started_at.is_some_and(|at| at < asked_at);
+    line_noting(session, was_running.then_some("was running"))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn screen(document: &Document) -> String {
         ("name", text::plain(session.name.as_deref().unwrap_or("-"))),
         ("status", sessions::status_name(session.status).to_owned()),
     ];
-    fields.extend(session.reason.as_ref().map(|reason| ("reason", text::plain(reason))));
+    fields.extend(sessions::reason(session).map(|reason| ("reason", text::plain(reason))));
     fields.extend(session.fence.as_ref().map(|fence| ("fenced", text::plain(&fence.reason))));
     fields.push(("command", sessions::command(session)));
     fields.push(("cwd", text::shell(session.cwd.as_bytes())));

@@ -8,6 +8,7 @@ use super::context::{Broker, Context};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::{duration, sessions};
+use crate::rpc::error::ErrorCode;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{EndedResult, StopParams};
 
@@ -28,6 +29,17 @@ pub(crate) const SLACK: Duration = Duration::from_secs(20);
 
 const ATTEMPT: &str = "stop sessions";
 
+/// A time-out is told with the grace that it may have fallen into.
+pub(crate) fn with_grace(mut failure: Failure, grace: Duration) -> Failure {
+    if let Failure::Error(report) = &mut failure
+        && report.error.code == ErrorCode::Timeout
+    {
+        let grace = duration::show(grace);
+        report.error.message.push_str(&format!(" (between TERM and KILL it has a grace of {grace})"));
+    }
+    failure
+}
+
 pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let grace = args.grace.map_or_else(|| context.settings().map(|settings| settings.stop_grace()), Ok)?;
     let mut broker = context.broker(ATTEMPT)?;
@@ -35,8 +47,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let stop = |broker: &mut Broker, session: &str, key| -> Result<EndedResult, Failure> {
         broker.begin(format!("stop {session}"), session, context.deadline(grace + SLACK)?);
         let params = StopParams { key, session: session.to_owned(), grace_ms: Some(duration::millis(grace)) };
-        broker.change(Method::SessionStop, &params.key, &params)
+        broker.change(Method::SessionStop, &params.key, &params).map_err(|failure| with_grace(failure, grace))
     };
-    let key = args.key.key.as_ref();
-    Batch { context, attempt: ATTEMPT, sessions: &ids, key, one: stop, show: sessions::ended }.run(broker)
+    let (key, asked_at) = (args.key.key.as_ref(), broker.client.time());
+    let show = |result: &EndedResult| sessions::ended(result, asked_at);
+    Batch { context, attempt: ATTEMPT, sessions: &ids, key, one: stop, show }.run(broker)
 }

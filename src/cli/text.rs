@@ -5,7 +5,12 @@
 pub(crate) fn plain(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_visible(character) { shown.push(character) } else { shown.extend(character.escape_default()) }
+        match u32::from(character) {
+            _ if is_visible(character) => shown.push(character),
+            // As `shell` shows it.
+            ascii @ ..0x80 => shown.push_str(&format!("\\x{ascii:02x}")),
+            _ => shown.extend(character.escape_unicode()),
+        }
     }
     shown
 }
@@ -49,6 +54,9 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
     format!("{kept}\u{2026}")
 }
 
+/// Between two columns.
+const GAP: &str = "  ";
+
 /// Columns for eyes: a header, left-aligned cells, two spaces between, no trailing space.
 #[derive(Debug)]
 pub(crate) struct Table<const N: usize> {
@@ -64,20 +72,32 @@ impl<const N: usize> Table<N> {
         self.rows.push(cells);
     }
 
+    /// Shortens the last column so that the lines fit so many columns, as far as it goes.
+    pub(crate) fn fit(&mut self, width: usize) {
+        const LEAST: usize = 10;
+        let Some(last) = N.checked_sub(1) else { return };
+        let before: usize = (0..last).map(|column| self.width(column) + GAP.len()).sum();
+        let left = width.saturating_sub(before).max(LEAST);
+        self.rows.iter_mut().for_each(|row| row[last] = shorten(&row[last], left));
+    }
+
+    fn width(&self, column: usize) -> usize {
+        self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
+    }
+
     pub(crate) fn render(&self) -> String {
         self.render_painted(|_, _, cell| cell)
     }
 
     /// Renders with each cell passed through `paint` (row, the header being 0; column; padded cell), for colour.
     pub(crate) fn render_painted(&self, paint: impl Fn(usize, usize, String) -> String) -> String {
-        let width = |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..N).map(width).collect();
+        let widths: Vec<usize> = (0..N).map(|column| self.width(column)).collect();
         let mut shown = String::new();
         for (number, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 line.push_str(&paint(number, column, format!("{cell:<width$}")));
-                line.push_str("  ");
+                line.push_str(GAP);
             }
             shown.push_str(line.trim_end());
             shown.push('\n');
@@ -108,7 +128,8 @@ mod tests {
 
     #[test]
     fn plain_text_holds_no_control_characters() {
-        assert_eq!(plain("a\u{1b}[0m\u{202e}b"), "a\\u{1b}[0m\\u{202e}b");
+        assert_eq!(plain("a\u{1b}[0m\u{202e}b\n"), "a\\x1b[0m\\u{202e}b\\x0a");
+        assert_eq!(shell_str("a\u{1b}\n"), "$'a\\x1b\\x0a'", "one style for both");
         assert_eq!(plain("grün"), "grün");
     }
 
@@ -118,6 +139,11 @@ mod tests {
         table.row(["abc".into(), String::new()]);
         table.row(["d".into(), "é".into()]);
         assert_eq!(table.render(), "ID   NAME\nabc\nd    é\n");
+        table.row(["e".into(), "a long command line".into()]);
+        table.fit(16);
+        assert_eq!(table.render(), "ID   NAME\nabc\nd    \u{e9}\ne    a long com\u{2026}\n");
+        table.fit(1);
+        assert!(table.render().ends_with("e    a long co\u{2026}\n"), "some of it is always shown");
         assert_eq!(shorten("abcdef", 4), "abc\u{2026}");
         assert_eq!(shorten("abcd", 4), "abcd");
     }

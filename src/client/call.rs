@@ -18,7 +18,7 @@ use crate::rpc::channel::{Channel, ChannelError};
 use crate::rpc::envelope::{self, Incoming};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 use crate::rpc::method::{Class, Method};
-use crate::rpc::wire::HelloResult;
+use crate::rpc::wire::{HelloResult, Timestamp};
 
 /// A client of one broker, or of the one that comes after it.
 #[derive(Debug)]
@@ -87,10 +87,15 @@ impl Client {
         self.channel
     }
 
+    /// The broker's wall time, as far as it is known from the last hello.
+    pub fn time(&self) -> Timestamp {
+        let since_hello_us = clock::boot_us().saturating_sub(self.hello_us);
+        Timestamp::from_us(self.hello.time.us().saturating_add(since_hello_us))
+    }
+
     /// A new key: a UUIDv7 of the broker's time, so that the broker can tell how old it is.
     pub fn new_key(&self) -> String {
-        let since_hello_us = clock::boot_us().saturating_sub(self.hello_us);
-        let now_ms = self.hello.time.us().saturating_add(since_hello_us) / 1000;
+        let now_ms = self.time().us() / 1000;
         uuid::Builder::from_unix_timestamp_millis(now_ms, &entropy::bytes::<10>()).into_uuid().to_string()
     }
 

@@ -49,6 +49,8 @@ fn mistakes_are_named_with_their_place_and_a_suggestion_and_keep_nobody_from_loo
     root.ostler(["run", "--inherit-env", "minimal", "--", "true"]).exits(125);
     let problems = root.ostler(["--json", "config", "validate"]).exits(2).json();
     assert_eq!(problems["error"]["data"]["problems"].as_array().unwrap().len(), 2, "all are told at once: {problems}");
+    let told = root.ostler(["config", "validate"]).exits(2).error_text();
+    assert!(told.contains("next: edit ") && told.trim_end().ends_with("config.toml:1"), "{told}");
     assert_eq!(root.json(["status"])["state"], "running");
     let doctor = root.ostler(["--json", "doctor"]).exits(1).json();
     assert_eq!(

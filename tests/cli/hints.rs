@@ -1,6 +1,6 @@
 //! What a refusal tells to type next, and what the tables for eyes show.
 
-use crate::support::{OSTLER, Output, Process, Root, finish};
+use crate::support::{FIXTURE, OSTLER, Output, Process, Root, SOON, finish, wait_until};
 use std::fs;
 
 /// What a failed command tells to type next.
@@ -80,6 +80,28 @@ fn what_an_operation_left_is_shown_as_it_was_then() {
     for later in ["exit", "ended_at", "reason", "last_seen_at"] {
         assert_eq!(stored[later], serde_json::Value::Null, "{later}: {stored}");
     }
+    let shown = root.ostler(["operation", "show", "k"]).exits(0).text();
+    let left = format!("left the session as  {}  web  ready  pid {}\n", spawned["id"].as_str().unwrap(), stored["pid"]);
+    assert!(shown.ends_with(&left), "{shown}");
+}
+
+#[test]
+fn a_request_that_found_it_so_already_says_so() {
+    let root = Root::new();
+    root.json(["spawn", "--name", "x", "--", "sleep", "1000"]);
+    assert!(root.ostler(["resume", "x"]).exits(0).text().ends_with("  (was running)\n"));
+    assert!(!root.ostler(["stop", "x"]).exits(0).text().contains("had ended"));
+    assert!(root.ostler(["stop", "x"]).exits(0).text().ends_with("  (had ended)\n"));
+    assert!(!root.ostler(["resume", "x"]).exits(0).text().contains("was running"));
+}
+
+#[test]
+fn a_stop_that_takes_longer_than_it_may_tells_its_grace() {
+    let root = Root::new();
+    root.json(["spawn", "--name", "x", "--", FIXTURE, "ignore-term", "--", "say", "up", "--", "sleep"]);
+    wait_until(SOON, "it to ignore TERM", || root.ostler(["logs", "x"]).text() == "up\n");
+    let late = root.ostler(["stop", "x", "--grace", "3s", "--timeout", "1s"]).exits(6);
+    assert!(late.error_text().contains("a grace of 3s"), "{late:?}");
 }
 
 #[test]
@@ -103,6 +125,7 @@ fn what_did_not_end_in_time_is_told_with_the_time() {
     assert!(waited.error_text().contains("it did not end within 150ms; it goes on"), "{waited:?}");
     let ran = root.ostler(["run", "--timeout", "2s", "--", "sleep", "1000"]).exits(125);
     assert!(ran.error_text().contains("the command ran longer than 2s"), "{ran:?}");
+    assert!(ran.error_text().contains("was stopped after 2s"), "{ran:?}");
 }
 
 #[test]
@@ -119,6 +142,8 @@ fn tables_tell_how_it_ended_and_what_happened() {
         row.split_whitespace().nth(3).unwrap().to_owned()
     };
     assert_eq!((cell("web"), cell("other")), ("7".to_owned(), "SIGTERM".to_owned()));
+    let waited = root.ostler(["wait", "web"]).exits(0).text();
+    assert!(waited.ends_with("  web  failed  code 7\n"), "the code is said once: {waited}");
     let deleted = root.ostler(["delete", "web"]).exits(0).text();
     assert_eq!(deleted, format!("{}  web  deleted\n", id.as_str().unwrap()));
     // Its name is in the ledger, and there only.

@@ -108,6 +108,42 @@ fn a_list_is_filtered_and_comes_in_pages() {
 }
 
 #[test]
+fn eyes_see_first_what_lives_and_of_it_first_what_is_new() {
+    let root = Root::new();
+    for (name, command) in [("a", "true"), ("b", "sleep"), ("c", "true"), ("d", "sleep")] {
+        root.json(["spawn", "--name", name, "--", command, "1000"]);
+    }
+    root.json(["wait", "a"]);
+    root.json(["wait", "c"]);
+    let listed = |arguments: &[&str]| root.ostler(["list"].iter().chain(arguments)).exits(0).text();
+    let names = |table: &str| -> Vec<String> {
+        let name = |row: &str| row.split_whitespace().nth(1).unwrap().to_owned();
+        table.lines().skip(1).map(name).collect()
+    };
+    assert_eq!(names(&listed(&[])), ["d", "b", "c", "a"]);
+    let cut = listed(&["--limit", "1"]);
+    assert_eq!(names(&cut)[0], "d");
+    assert!(cut.ends_with("\n3 more: without --limit all are shown\n"), "{cut}");
+    // For programs the order is that of their creation, whatever lives.
+    let page = root.json(["list"]);
+    let order: Vec<&Value> = page["sessions"].as_array().unwrap().iter().map(|session| &session["name"]).collect();
+    assert_eq!(order, ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn a_list_for_eyes_is_whole_however_many_pages_it_takes() {
+    let root = Root::new();
+    let long = "x".repeat(100_000);
+    for name in ["a", "b", "c"] {
+        root.json(["spawn", "--name", name, "--", "true", &long, &long, &long, &long]);
+    }
+    assert!(root.json(["list"])["next"].is_string(), "a page ends at 1 MiB");
+    let table = root.ostler(["list"]).exits(0).text();
+    let names: Vec<&str> = table.lines().skip(1).map(|row| row.split_whitespace().nth(1).unwrap()).collect();
+    assert_eq!(names, ["c", "b", "a"]);
+}
+
+#[test]
 fn ended_sessions_are_forgotten_when_asked_and_only_said_in_a_dry_run() {
     let root = Root::new();
     let ended = root.json(["spawn", "--", "true"])["session"]["id"].clone();

@@ -74,3 +74,25 @@ fn whoever_asks_after_a_run_finds_its_session_ended() {
         root.ostler(["delete", "x"]).exits(0);
     }
 }
+
+#[test]
+fn output_that_cannot_be_written_is_told_with_what_became_of_the_session() {
+    let root = Root::new();
+    let product = root.command([""; 0]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "exec \"$0\" run --name full -- echo full >/dev/full"]).arg(product.get_program()).env_clear();
+    command.current_dir(root.folder()).envs(product.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let said = finish(&mut command, b"").exits(125).error_text();
+    let id = root.json(["show", "full"])["session"]["id"].as_str().unwrap().to_owned();
+    assert!(said.contains(&format!("changed: session {id} was started, and stopped because its output")), "{said}");
+    assert!(said.contains(&format!("ostler logs {id}")), "{said}");
+    assert_eq!(root.ostler(["logs", "full"]).exits(0).text(), "full\n");
+}
+
+#[test]
+fn the_cause_of_a_failed_start_is_said_once() {
+    let root = Root::new();
+    let said = root.ostler(["run", "--", "nosuchcmd"]).exits(127).error_text();
+    assert_eq!(said.matches("not found").count(), 1, "{said}");
+    assert!(said.starts_with("ostler: cannot start nosuchcmd: ") && !said.contains("nothing ran"), "{said}");
+}

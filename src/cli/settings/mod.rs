@@ -47,6 +47,22 @@ pub(crate) enum SettingsError {
     BadValue { origin: String, key: &'static str, reason: String },
 }
 
+impl SettingsError {
+    /// What to do about it: the place to edit.
+    pub(crate) fn remedy(&self) -> String {
+        match self {
+            SettingsError::Unreadable { path, .. } => format!("make {path} a readable file, or remove it"),
+            SettingsError::NotToml { path, line, .. }
+            | SettingsError::UnknownKey { path, line, .. }
+            | SettingsError::NotText { path, line, .. } => format!("edit {path}:{line}"),
+            SettingsError::BadValue { origin, .. } => match origin.strip_prefix('$') {
+                Some(variable) => format!("set {variable} to another value, or unset it"),
+                None => format!("edit {origin}"),
+            },
+        }
+    }
+}
+
 /// The files of the three file layers, lowest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Places {
