@@ -18,7 +18,8 @@ use crate::rpc::wire;
     name = "ostler",
     version,
     about = "A session broker for one machine: starts itself, runs each session exactly once, proves it in a ledger",
-    after_help = "A SESSION is named by its exact id, its exact name, or a unique prefix of its id of at least 3\ncharacters.\nExit codes: 0 done, 1 failed, \
+    after_help = "`ostler help COMMAND` tells of one command.\nA SESSION is named by its exact id, its exact name, or a unique prefix of its id of at least \
+                  3\ncharacters.\nExit codes: 0 done, 1 failed, \
                   2 usage, 3 no such thing, 4 conflict, 5 broker, 6 time, 7 rights, 8 integrity, 9 capacity, 10 protocol.",
     disable_help_subcommand = true,
     subcommand_required = true

@@ -36,21 +36,20 @@ mod spawn;
 mod status;
 mod stop;
 mod text;
+mod usage;
 mod wait;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::args::{Cli, Command, Globals};
+use self::args::{Cli, Command};
 use self::context::Context;
 use self::exit::Exit;
 use self::failure::Failure;
 use crate::host;
 use crate::os::environment::Environment;
-use crate::rpc::error::{ErrorCode, WireError};
 
 /// Does what the command line says and tells how it ended.
 ///
@@ -60,9 +59,10 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         // Only a broker has what a host needs, so nobody who could read an explanation gets here.
         return ExitCode::from(host::server::run(&arguments[2..]).unwrap_or(Exit::Usage.code()));
     }
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments = usage::with_help(arguments);
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return ExitCode::from(refuse(&error, arguments)),
+        Err(error) => return ExitCode::from(usage::refuse(&error, &arguments)),
     };
     let context = Context::new(cli.globals, Environment::process().clone());
     ExitCode::from(finish(dispatch(cli.command, &context), &context))
@@ -139,87 +139,4 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Man(args) => man::run(&args, context),
     };
     exit.map(Exit::code)
-}
-
-/// Shows what the parser says: help and version on standard output, anything else as the usage error that it is.
-fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
-    if !error.use_stderr() {
-        return if error.print().is_ok() { Exit::Done.code() } else { exit::OUTPUT_CLOSED };
-    }
-    // Every other code of `run` is its command's, and no command was started.
-    let code = if is_run(arguments) { exit::RUN_FAILED } else { Exit::Usage.code() };
-    let globals = Globals { json: asks_for_json(arguments), ..Globals::default() };
-    let context = Context::new(globals, Environment::process().clone());
-    if !context.output.json {
-        // Whoever closed standard error does not want to read it.
-        drop(error.print());
-        if lacks_dashes(arguments) {
-            drop(writeln!(io::stderr(), "\n  tip: {DASHES}"));
-        }
-        context.output.progress("Nothing was done.");
-        return code;
-    }
-    let text = error.to_string();
-    let message = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-    let error = WireError::new(ErrorCode::InvalidInput, message).reason("usage").with("usage", text.trim_end());
-    let error = if lacks_dashes(arguments) { error.with("remedy", DASHES) } else { error };
-    match finish(Err(Failure::new("understand the command line", error)), &context) {
-        exit::OUTPUT_CLOSED => exit::OUTPUT_CLOSED,
-        _ => code,
-    }
-}
-
-/// Whether the command is `run`, as far as a command line that cannot be parsed tells.
-fn is_run(arguments: &[OsString]) -> bool {
-    let mut words = arguments.iter().skip(1);
-    while let Some(word) = words.next() {
-        match word.to_str() {
-            Some("--root" | "--timeout") => drop(words.next()),
-            Some(flag) if flag.starts_with('-') => {}
-            command => return command == Some("run"),
-        }
-    }
-    false
-}
-
-/// What is missing where a session's command follows its options directly.
-const DASHES: &str = "put -- before the command, as in `ostler spawn -- CMD ARG`";
-
-/// Whether a session is to be started and nothing says where its command begins.
-fn lacks_dashes(arguments: &[OsString]) -> bool {
-    let mut rest = arguments.iter().skip(1);
-    rest.any(|argument| argument == "spawn" || argument == "run") && rest.all(|argument| argument != "--")
-}
-
-/// Whether documents are wanted, as far as a command line that cannot be parsed tells.
-fn asks_for_json(arguments: &[OsString]) -> bool {
-    arguments.iter().skip(1).take_while(|argument| *argument != "--").any(|argument| argument == "--json")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn documents_are_wanted_only_before_the_dashes() {
-        let asks = |line: &str| asks_for_json(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert!(asks("ostler frobnicate --json"));
-        assert!(!asks("ostler run -- x --json"));
-    }
-
-    #[test]
-    fn only_a_start_without_dashes_lacks_them() {
-        let lacks = |line: &str| lacks_dashes(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert!(lacks("ostler --json spawn --name x sleep 1"));
-        assert!(lacks("ostler run true"));
-        assert!(!lacks("ostler spawn --frob -- sleep 1"));
-        assert!(!lacks("ostler list --frob"));
-    }
-
-    #[test]
-    fn run_is_known_by_the_first_word_that_is_no_flag() {
-        let run = |line: &str| is_run(&line.split(' ').map(OsString::from).collect::<Vec<_>>());
-        assert!(run("ostler run --nosuch -- true") && run("ostler --root run --json run -- true"));
-        assert!(!run("ostler spawn --name run") && !run("ostler --root run") && !run("ostler"));
-    }
 }

@@ -12,6 +12,12 @@ fn a_usage_error_is_a_document_where_documents_are_wanted() {
         (&"invalid_input".into(), &"never".into(), &"usage".into())
     );
     assert!(output.stderr.is_empty(), "{output:?}");
+    let output = root.ostler(["stop", "--json"]).exits(2).json();
+    assert!(output["error"]["message"].as_str().unwrap().ends_with(": <SESSION>..."), "{output}");
+    let output = root.ostler(["kill", "x"]).exits(2).error_text();
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines[0], "ostler: cannot understand the command line: there is no command `kill` (invalid_input)");
+    assert_eq!(lines[lines.len() - 2..], ["  changed: nothing", "  next: ostler stop SESSION"]);
     let output = root.ostler(["spawn", "--name", "x"]).exits(2);
     assert!(output.stdout.is_empty() && output.error_text().contains("CMD"), "{output:?}");
     // Every other code of `run` is its command's.
@@ -33,6 +39,11 @@ fn help_manual_schema_and_completions_need_no_root() {
     for arguments in [&["--help"][..], &["--version"], &["ledger", "verify", "--help"], &["man"]] {
         let output = root.ostler(arguments).exits(0);
         assert!(output.text().contains("ostler") && output.stderr.is_empty(), "{output:?}");
+    }
+    for (help, flag) in
+        [(&["help"][..], &["--help"][..]), (&["help", "ledger", "verify"], &["ledger", "verify", "--help"])]
+    {
+        assert_eq!(root.ostler(help).exits(0).text(), root.ostler(flag).exits(0).text());
     }
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         assert!(root.ostler(["completions", shell]).exits(0).text().contains("resume"), "{shell}");
