@@ -3,14 +3,16 @@
 
     ostler_min.py -- COMMAND [ARGUMENT...]
 
-finds or starts the broker, starts COMMAND as a session, waits for its end, prints what it printed, and exits with its code.
-It shows the one rule that matters: a call that changes something keeps its key, whatever breaks on the way.
+finds or starts the broker, starts COMMAND as a session, prints what it prints as it comes, and exits with its code (128+n for signal n).
+It shows the one rule that matters: a call that changes something keeps its key, whatever breaks on the way. The program `ostler` is looked
+for on PATH, or is what the variable OSTLER names. If this client is ended, its session goes on: `ostler list` shows it.
 """
 
 import base64
 import json
 import os
 import secrets
+import signal
 import socket
 import struct
 import subprocess
@@ -34,7 +36,11 @@ class Connection:
     """One connection, after hello."""
 
     def __init__(self):
-        ensured = subprocess.run([os.environ.get("OSTLER", "ostler"), "ensure", "--json"], stdout=subprocess.PIPE)
+        program = os.environ.get("OSTLER", "ostler")
+        try:
+            ensured = subprocess.run([program, "ensure", "--json"], stdout=subprocess.PIPE)
+        except OSError as error:
+            raise Failed({"message": "%s cannot be run (%s); set OSTLER to the program" % (program, error.strerror)}) from error
         document = json.loads(ensured.stdout)
         if ensured.returncode != 0:
             raise Failed({"message": document["error"]["message"], "data": document["error"]})
@@ -128,6 +134,38 @@ def arg(text):
         return {"b64": base64.b64encode(raw).decode()}
 
 
+def pass_output(client, session):
+    """Prints a session's output as it comes, to its end. What aged out before it was read is told, never passed over."""
+    position = 0
+    while True:
+        read = client.call("session.read", {"session": session, "position": position})
+        if read["lost_bytes"]:
+            print("ostler_min.py: %d bytes of output have aged out here" % read["lost_bytes"], file=sys.stderr)
+        for chunk in read["chunks"]:
+            stream = sys.stdout if chunk["stream"] == "stdout" else sys.stderr
+            stream.buffer.write(base64.b64decode(chunk["b64"]))
+            stream.flush()
+        if read["ended"]:
+            return
+        if read["next"] == position:
+            # Nothing new: wait a moment for more, or for the end.
+            try:
+                client.call("session.wait", {"session": session, "for": "ended", "timeout_ms": 100})
+            except Failed as error:
+                if error.code != "timeout":
+                    raise
+        position = read["next"]
+
+
+def code_of(ended):
+    """The code to exit with, as a shell has it."""
+    exit_ = ended["exit"] or {}
+    name = exit_.get("signal", "")
+    if name:
+        return 128 + (int(getattr(signal, name, 0)) or int(name[3:]))
+    return exit_.get("code", 1)
+
+
 def main(words):
     """Runs a command as a session."""
     if words[:1] == ["--"]:
@@ -145,20 +183,10 @@ def main(words):
     })
     session = spawned["session"]["id"]
     print("session %s, operation %s" % (session, spawned["operation"]["state"]), file=sys.stderr)
+    pass_output(client, session)
     ended = client.call("session.wait", {"session": session, "for": "ended"})["session"]
-    position = 0
-    while True:
-        read = client.call("session.read", {"session": session, "position": position})
-        for chunk in read["chunks"]:
-            stream = sys.stdout if chunk["stream"] == "stdout" else sys.stderr
-            stream.buffer.write(base64.b64decode(chunk["b64"]))
-            stream.flush()
-        if read["ended"] or read["next"] == position:
-            break
-        position = read["next"]
-    exit_ = ended["exit"] or {}
-    print("status %s, exit %s" % (ended["status"], json.dumps(exit_)), file=sys.stderr)
-    return exit_.get("code", 1)
+    print("status %s, exit %s" % (ended["status"], json.dumps(ended["exit"])), file=sys.stderr)
+    return code_of(ended)
 
 
 if __name__ == "__main__":
@@ -167,3 +195,9 @@ if __name__ == "__main__":
     except (Failed, Unanswered) as error:
         print("ostler_min.py: %s" % error, file=sys.stderr)
         sys.exit(1)
+    except BrokenPipeError:
+        # Nobody reads any more. Python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
