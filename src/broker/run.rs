@@ -266,7 +266,7 @@ fn ended_early(end: Result<Result<DiskTurn, Ended>, oneshot::error::RecvError>) 
     }
 }
 
-/// Discovery record, socket, ledger lock, clean-release mark, close: in this order.
+/// Discovery record, socket and its folder, ledger lock, clean-release mark, close: in this order.
 fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock::Acquired) -> End {
     let at = published.at();
     if let Err(error) = discovery::remove_if_mine(&published.root, &at.record.broker.incarnation) {
@@ -274,6 +274,9 @@ fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock:
     }
     if let Err(error) = at.runtime.folder().remove_file(&at.watch.socket_name) {
         tracing::debug!(%error, "the socket was gone already");
+    }
+    if let Err(error) = at.runtime.remove_if_empty() {
+        tracing::debug!(%error, "the runtime folder stays, for the hosts in it");
     }
     drop(at);
     drop(start::point("leave"));

@@ -70,6 +70,14 @@ impl RuntimeFolder {
         socket_path(self.path(), name)
     }
 
+    /// Removes the folder unless somebody's socket is in it. Only for the owner of the root's lock: whoever comes next makes it again.
+    ///
+    /// # Errors
+    /// What the system answers; `DirectoryNotEmpty` where a session's host still listens.
+    pub fn remove_if_empty(&self) -> io::Result<()> {
+        std::fs::remove_dir(self.path())
+    }
+
     /// Removes the sockets whose names start with `prefix`, but `keep`. Only for the owner of what the prefix names.
     ///
     /// # Errors

@@ -128,3 +128,19 @@ fn a_delete_after_a_restart_shows_what_was_deleted_and_warns_of_nothing() {
     let log = fs::read_to_string(root.path().join("broker.log")).unwrap();
     assert!(!log.contains("WARN"), "{log}");
 }
+
+/// A root that nothing runs in leaves nothing outside of itself; a live session's host keeps its socket and the folder of it.
+#[test]
+fn the_runtime_folder_goes_with_the_last_that_listens_in_it() {
+    let root = Root::new();
+    let session = root.spawn(&[], &["sleep", "1000"]);
+    let endpoint = text(&root.ensure()["endpoint"]).trim_start_matches("unix:").to_owned();
+    let folder = std::path::Path::new(&endpoint).parent().unwrap();
+    root.json(["shutdown"]);
+    assert!(folder.is_dir(), "its host listens in it");
+    root.json(["stop", text(&session["id"])]);
+    wait_until(SOON, "the host to be gone", || fs::read_dir(folder).is_ok_and(|entries| entries.count() <= 1));
+    root.json(["shutdown"]);
+    assert!(!folder.exists(), "{}", folder.display());
+    root.json(["ensure"]);
+}
