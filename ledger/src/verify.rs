@@ -10,8 +10,9 @@ use serde::Serialize;
 
 use crate::digest::{Digest, Position};
 use crate::reader::ReadError;
-use crate::record::{Judged, judge};
+use crate::record::{Judged, Record, judge};
 use crate::recovery::past::SegmentFile;
+use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
 use crate::recovery::walk::Lines;
 use crate::recovery::{Judgement, Problem, TailReport, segment_names, survey};
@@ -62,14 +63,48 @@ pub struct HeadReport {
     pub bytes: u64,
 }
 
+/// What [`verify_watching`] comes by.
+#[derive(Clone, Copy, Debug)]
+pub enum Watched<'a> {
+    /// It reads from the beginning. What was seen before counts no more: a broker wrote meanwhile.
+    Begins,
+    /// The next record, verified.
+    Record(Seen<'a>),
+}
+
+/// A record that verification comes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a>(Settled<'a>);
+
+impl Seen<'_> {
+    /// The length of its line.
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    /// The record itself.
+    pub fn record(&self) -> Record {
+        self.0.record()
+    }
+}
+
 /// Verifies every digest and both chains.
 pub fn verify<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyReport, ReadError> {
-    let mut report = reading(storage, options)?;
+    verify_watching(storage, options, &mut |_watched| {})
+}
+
+/// As [`verify`], and tells `watch` what it comes by.
+pub fn verify_watching<S: Storage>(
+    storage: &S,
+    options: &VerifyOptions,
+    watch: &mut impl FnMut(Watched<'_>),
+) -> Result<VerifyReport, ReadError> {
+    let mut report = reading(storage, options, watch)?;
     for _reading in 1..READINGS_MAX {
         if report.ok() {
             break;
         }
-        let again = reading(storage, options)?;
+        let again = reading(storage, options, watch)?;
         let settled = again.problems == report.problems;
         report = again;
         if settled {
@@ -85,7 +120,12 @@ pub fn verify_folder(folder: &Path, options: &VerifyOptions) -> Result<VerifyRep
     verify(&crate::storage::Disk::reading(folder), options)
 }
 
-fn reading<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyReport, ReadError> {
+fn reading<S: Storage>(
+    storage: &S,
+    options: &VerifyOptions,
+    watch: &mut impl FnMut(Watched<'_>),
+) -> Result<VerifyReport, ReadError> {
+    watch(Watched::Begins);
     let judgement = Judgement { boot: options.boot.as_deref(), accept_half_turn: false };
     let mut since: Option<Digest> = None;
     let wanted = options.since.map(|since| since.seq);
@@ -93,6 +133,7 @@ fn reading<S: Storage>(storage: &S, options: &VerifyOptions) -> Result<VerifyRep
         if Some(settled.position.seq) == wanted {
             since = Some(settled.position.digest);
         }
+        watch(Watched::Record(Seen(settled)));
     })?;
     let head = found.head;
     let mut problems = found.problems;

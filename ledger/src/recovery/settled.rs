@@ -54,6 +54,11 @@ impl<'a> Settled<'a> {
         slice(self.position.digest, r_of(self.line)).expect("the line was judged sound")
     }
 
+    /// The length of its line, LF included.
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.line.len() + 1).expect("a length fits 64 bits")
+    }
+
     /// A copy of its own.
     pub(crate) fn record(&self) -> Record {
         Record::of(&self.sliced())

@@ -4,6 +4,7 @@
 mod basics;
 mod crashes;
 mod damage;
+mod excerpts;
 mod format;
 mod judging;
 mod kills;
