@@ -10,19 +10,16 @@ mod resolve;
 mod source;
 mod stats;
 mod tail;
+mod verify;
 mod words;
 
 use clap::Subcommand;
-use ostler_ledger::{Position, VerifyOptions, VerifyReport};
 use serde_json::json;
 
 use self::source::Source;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::output::Tone;
-use super::text;
-use crate::os::clock;
 
 /// Look at the ledger and verify it, without a broker
 #[derive(Debug, clap::Args)]
@@ -38,11 +35,7 @@ enum Command {
     /// Print the newest record's position; kept elsewhere, it proves later that nothing before it was changed
     Head,
     /// Verify every digest and all chains; exit 8 if anything is wrong
-    Verify {
-        /// A head kept elsewhere: it must be part of the history
-        #[arg(long, value_name = "SEQ:DIGEST")]
-        since: Option<Position>,
-    },
+    Verify(verify::Args),
     /// Print one record
     Show {
         /// Its sequence number
@@ -64,7 +57,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let source = &args.source;
     match &args.command {
         Command::Head => head(source, context),
-        Command::Verify { since } => verify(*since, source, context),
+        Command::Verify(args) => verify::run(args, source, context),
         Command::Show { seq } => show(*seq, source, context),
         Command::History(args) => history::run(args, source, context),
         Command::Explain(args) => explain::run(args, source, context),
@@ -82,41 +75,6 @@ fn head(source: &Source, context: &Context) -> Result<Exit, Failure> {
     });
     context.output.either(&document, |_| format!("{}\n", report.head))?;
     Ok(Exit::Done)
-}
-
-fn verify(since: Option<Position>, source: &Source, context: &Context) -> Result<Exit, Failure> {
-    let look = source.look("verify the ledger", context)?;
-    let began_us = clock::boot_us();
-    let options = VerifyOptions { boot: look.boot(), since };
-    let report = ostler_ledger::verify_folder(look.folder(), &options).map_err(|error| look.unreadable(&error))?;
-    let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
-    let document = json!({
-        "ok": report.ok(), "records": report.records, "head": report.head, "problems": report.problems,
-        "tail": report.tail, "elapsed_ms": elapsed_ms,
-    });
-    context.output.either(&document, |_| verdict(&report, context))?;
-    Ok(if report.ok() { Exit::Done } else { Exit::Integrity })
-}
-
-fn verdict(report: &VerifyReport, context: &Context) -> String {
-    let mut shown = String::new();
-    for problem in &report.problems {
-        let seq = problem.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
-        shown.push_str(&format!(
-            "{}  {}  record {seq}  offset {}  {}{}\n",
-            context.output.tone(Tone::Bad, problem.class.name()),
-            text::plain(&problem.segment),
-            problem.offset,
-            text::plain(&problem.detail),
-            problem.sessions.iter().map(|session| format!("  session {}", text::plain(session))).collect::<String>(),
-        ));
-    }
-    if let Some(tail) = &report.tail {
-        shown.push_str(&format!("behind the head: {} bytes, {}\n", tail.bytes, text::plain(&tail.detail)));
-    }
-    let (tone, word) = if report.ok() { (Tone::Good, "ok") } else { (Tone::Bad, "not ok") };
-    let word = context.output.tone(tone, word);
-    shown + &format!("{word}  {} records  head {}\n", report.records, report.head)
 }
 
 fn show(seq: u64, source: &Source, context: &Context) -> Result<Exit, Failure> {

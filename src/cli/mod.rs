@@ -23,6 +23,7 @@ mod operation;
 mod output;
 mod output_tail;
 mod pieces;
+mod progress;
 mod prune;
 mod request;
 mod resume;

@@ -3,7 +3,7 @@
 use super::refused::refused;
 use super::shape::assert_shape;
 use super::text;
-use crate::support::{Root, Running};
+use crate::support::{Root, Running, finish};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -307,4 +307,66 @@ fn stats_count_what_is_there() {
     assert_eq!((&of_web["records"], &of_web["sessions"]), (&busiest["records"], &json!(1)));
     let shown = root.ostler(["ledger", "stats", "--top", "1"]).exits(0).text();
     assert!(shown.contains("session.spawn") && shown.contains("and 2 sessions with fewer"), "{shown}");
+}
+
+#[test]
+fn a_session_s_history_is_verified_without_the_ledger() {
+    let mut root = Root::new();
+    root.json(["spawn", "--name", "web", "--", "true"]);
+    root.json(["wait", "web"]);
+    root.json(["spawn", "--name", "other", "--", "true"]);
+    let exported = |name: &str| {
+        let path = root.folder().join(format!("{name}.jsonl"));
+        root.json(["ledger", "history", name, "--export", path.to_str().unwrap()]);
+        path.to_str().unwrap().to_owned()
+    };
+    let (web, other) = (exported("web"), exported("other"));
+    let deleted = root.json(["delete", "web"])["operation"].clone();
+    let whole = exported("web");
+    assert_eq!(whole, web, "it is replaced");
+    root.ostler(["shutdown"]).exits(0);
+    fs::rename(root.path(), root.folder().join("gone")).unwrap();
+    let verify = |path: &str| root.json(["ledger", "verify", "--history", path]);
+    let verified = verify(&whole);
+    assert_shape(
+        &verified,
+        "{schema:1,ok:bool,records:int,session_id:text|null,first:HEAD|null,last:HEAD|null,own:{first:int,last:int}|null,ended:bool,\
+         problems:[PROBLEM],elapsed_ms:int}",
+    );
+    let lines = fs::read_to_string(&whole).unwrap();
+    assert_eq!(
+        (&verified["ok"], &verified["records"], &verified["ended"]),
+        (&json!(true), &json!(lines.lines().count()), &json!(true))
+    );
+    assert_eq!(verified["session_id"], deleted["session_id"]);
+    assert_eq!((&verify(&other)["ended"], &verify(&other)["ok"]), (&json!(false), &json!(true)), "it may go on");
+    // The receipt of an operation is one of its records.
+    let receipt = format!("{}:{}", deleted["seq"], text(&deleted["digest"]));
+    root.json(["ledger", "verify", "--history", &whole, "--since", &receipt]);
+    let strange = root.ostler(["--json", "ledger", "verify", "--history", &other, "--since", &receipt]).exits(8).json();
+    assert_eq!(strange["problems"][0]["class"], "loss");
+    // From a pipe as well; a line that is missing, or changed, is found.
+    let piped = finish(&mut root.command(["ledger", "verify", "--history", "-"]), lines.as_bytes()).exits(0).text();
+    assert!(piped.starts_with("ok  ") && piped.contains("the last one is its end"), "{piped}");
+    let second = lines.lines().nth(1).unwrap();
+    for wrong in [lines.replacen(&format!("{second}\n"), "", 1), lines.replacen("session.spawn", "session.spown", 1)] {
+        let found = finish(&mut root.command(["ledger", "verify", "--history", "-"]), wrong.as_bytes()).exits(8).text();
+        assert!(found.contains("not ok") && found.contains("record "), "{found}");
+    }
+    refused(&root, &["ledger", "verify", "--history", "/no/such/file"], 3, "not_found");
+    refused(&root, &["ledger", "verify", "--history", &whole, "--ledger", "."], 2, "invalid_input");
+    root.damages_the_ledger();
+    fs::rename(root.folder().join("gone"), root.path()).unwrap();
+}
+
+#[test]
+fn progress_is_told_to_whoever_asks_for_it() {
+    let root = Root::new();
+    root.json(["spawn", "--", "true"]);
+    root.ostler(["shutdown"]).exits(0);
+    let quiet = root.ostler(["--json", "ledger", "verify"]).exits(0);
+    assert_eq!(quiet.error_text(), "", "no terminal, no progress");
+    let told = root.ostler(["--json", "ledger", "verify", "--progress"]).exits(0);
+    assert!(told.error_text().ends_with("(100%)\n"), "{told:?}");
+    assert_eq!(told.json()["head"], quiet.json()["head"]);
 }
