@@ -1,6 +1,6 @@
 //! The plain reading of a line: first whether R is in RFC 8785 form, then what serde makes of it.
 //!
-//! It is the reference. The product reads by [`slice`](mod@crate::slice), one pass that is several times as fast; tests and a
+//! It is the reference. The product reads by `slice.rs`, one pass that is several times as fast; tests and a
 //! fuzz target hold the two against each other, so a line is a record for both or for neither.
 
 use std::borrow::Cow;
