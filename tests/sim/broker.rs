@@ -252,7 +252,9 @@ impl Broker {
         }
         let sync = matches!(scene.armed, Some(Call::SyncData | Call::SyncFolder));
         claim(!(struck && sync), || "law 6: a sync failed and the broker goes on".to_owned())?;
-        if let Some(failure) = self.degraded.borrow().as_ref() {
+        // What an earlier turn could not write stays said until a turn writes again.
+        let news = self.degraded.has_changed().unwrap_or(false);
+        if let Some(failure) = self.degraded.borrow_and_update().as_ref().filter(|_| news) {
             claim(struck || scene.full, || format!("a write fails for no reason: {failure}"))?;
             scene.trace.line(format!("    not written: {failure}"));
         }
