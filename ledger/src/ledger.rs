@@ -46,6 +46,8 @@ pub struct Ledger<S: Storage> {
     reserve: u64,
     /// There was no room for a new segment: the last one goes on until the next sync.
     no_room: bool,
+    /// The file of a new segment that could not be written was removed, durably.
+    name_is_gone: bool,
     poisoned: bool,
     buffer: Vec<u8>,
     sync_count: u64,
@@ -289,7 +291,7 @@ impl<S: Storage> Ledger<S> {
     fn write(&mut self, bytes: &[u8], rotate: bool, keep: u64) -> Result<(), AppendError> {
         let written = if rotate { self.write_segment(bytes, keep) } else { self.write_on(bytes, keep) };
         written.map_err(append_error).inspect_err(|error| {
-            self.no_room |= rotate && matches!(error, AppendError::StorageFull(_));
+            self.no_room |= rotate && self.name_is_gone && matches!(error, AppendError::StorageFull(_));
         })
     }
 
@@ -316,12 +318,15 @@ impl<S: Storage> Ledger<S> {
         let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
         let file_name = file_name(self.past.heads.last.seq + 1);
         let name = in_ledger(&file_name);
+        self.name_is_gone = false;
         let file = create_empty(&self.storage, name)?;
         let mut reserved = 0;
         let provided = reserve::provide(&self.storage, &file, 0, &mut reserved, wide(bytes.len()), keep);
         if let Err(error) = provided.and_then(|()| write_all(&self.storage, &file, 0, bytes)) {
-            // What stays is emptied before the next attempt; the first error is the one to report.
-            let _removed = self.storage.truncate(&file, 0).and_then(|()| self.storage.unlink(name));
+            // What stays is emptied before the next attempt; the first error is the one to report. Only where the name
+            // is gone for good may the last segment go on beyond it.
+            let removed = self.storage.truncate(&file, 0).and_then(|()| self.storage.unlink(name));
+            self.name_is_gone = removed.and_then(|()| self.storage.sync_folder(Folder::Ledger)).is_ok();
             return Err(error);
         }
         let end = wide(bytes.len());

@@ -202,6 +202,7 @@ impl<S: Storage> Ledger<S> {
         let mut ledger = Ledger {
             reserve: options.reserve_bytes,
             no_room: false,
+            name_is_gone: false,
             storage,
             _lock: lock,
             options,
