@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 
 use crate::record::Record;
-use crate::recovery::walk::{Segment, Walk};
+use crate::recovery::lines::Segment;
+use crate::recovery::walk::Walk;
 use crate::recovery::{read_segment, segment_names};
 use crate::storage::Storage;
 

@@ -11,10 +11,10 @@ use serde::Serialize;
 use crate::digest::{Digest, Position};
 use crate::reader::ReadError;
 use crate::record::{Judged, Record, judge};
+use crate::recovery::lines::Lines;
 use crate::recovery::past::SegmentFile;
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
-use crate::recovery::walk::Lines;
 use crate::recovery::{Judgement, Problem, TailReport, segment_names, survey};
 use crate::segment::in_ledger;
 use crate::storage::{Access, Storage, read_from};
@@ -126,7 +126,7 @@ fn reading<S: Storage>(
     watch: &mut impl FnMut(Watched<'_>),
 ) -> Result<VerifyReport, ReadError> {
     watch(Watched::Begins);
-    let judgement = Judgement { boot: options.boot.as_deref(), accept_half_turn: false };
+    let judgement = Judgement { boot: options.boot.as_deref(), ..Judgement::default() };
     let mut since: Option<Digest> = None;
     let wanted = options.since.map(|since| since.seq);
     let found = survey(storage, judgement, &mut |settled| {

@@ -15,7 +15,7 @@ use crate::record::Record;
 use crate::recovery::repair::{RepairError, repair, set_aside};
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
-use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
+use crate::recovery::{Judgement, Problem, Survey, TailReport, stays_without_tail, survey_from, wide};
 use crate::segment::in_ledger;
 use crate::storage::{Access, LockError, Storage};
 
@@ -62,7 +62,7 @@ impl Options {
         let accept_half_turn = self.accept_half_turn;
         #[cfg(not(feature = "testing"))]
         let accept_half_turn = false;
-        Judgement { boot: Some(&self.boot), accept_half_turn }
+        Judgement { boot: Some(&self.boot), accept_half_turn, ..Judgement::default() }
     }
 }
 
@@ -108,8 +108,9 @@ pub enum OpenError {
         /// The version found.
         version: u64,
     },
-    /// Behind the last whole turn stands more than a crash leaves: files in a wrong place, or of something else. It may
-    /// have been acknowledged, so it is not cut. Nothing was changed.
+    /// Behind the last whole turn stands more than a crash leaves: files in a wrong place, or of something else, or
+    /// lines that change what those before them mean. It may have been acknowledged, so it is not cut. Nothing was
+    /// changed.
     #[error(
         "{segment}: the {bytes} bytes from {offset} on do not follow, and are more than a crash leaves; nothing was \
          changed. Put the files of the ledger back as they were, or move this one away"
@@ -180,7 +181,8 @@ impl<S: Storage> Ledger<S> {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
         }
-        if let Some(tail) = found.tail.as_ref().filter(|tail| tail.class == Class::ChainBroken) {
+        let stays = stays_without_tail(&storage, options.judgement(), &found).map_err(OpenError::Read)?;
+        if let Some(tail) = found.tail.as_ref().filter(|tail| tail.class == Class::ChainBroken || !stays) {
             let TailReport { segment, offset, bytes, .. } = tail.clone();
             return Err(OpenError::Unexplained { segment, offset, bytes });
         }

@@ -1,6 +1,7 @@
 //! What the files say: a survey of all segments, classified by the literal table. Nothing here changes a file.
 
 pub(crate) mod hole;
+pub(crate) mod lines;
 pub(crate) mod past;
 pub(crate) mod repair;
 pub(crate) mod settled;
@@ -18,10 +19,11 @@ use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::segment::{file_name, first_seq, in_ledger, own_entry};
 use crate::storage::{Access, Folder, Storage, read_into};
 use hole::{Hole, Place};
+use lines::{Segment, content_len};
 use past::{Footing, Past, SegmentFile, Stated};
 use settled::Settled;
 use table::{Boot, Class, Extent, Shape, Zone, classify};
-use walk::{Segment, Walk, content_len};
+use walk::Walk;
 
 /// The record that states a hole.
 pub(crate) const GAP_TYPE: &str = "gap";
@@ -100,8 +102,25 @@ impl Survey {
 pub(crate) struct Judgement<'a> {
     /// The boot that the machine is in. Without it every tail is held to the stricter standard, the same boot's.
     pub(crate) boot: Option<&'a str>,
+    /// Judges the files as if they ended here, and as if this sequence number were known to be synced.
+    pub(crate) until: Option<(Place, u64)>,
     /// Planted bug: takes the sound records of half a turn for a turn.
     pub(crate) accept_half_turn: bool,
+}
+
+/// Whether the ledger without its tail is judged as it was with it: what stands between records that do not follow from
+/// one another is judged by what comes behind. Only a ledger that somebody changed can be another one then.
+pub(crate) fn stays_without_tail<S: Storage>(
+    storage: &S,
+    judgement: Judgement<'_>,
+    found: &Survey,
+) -> io::Result<bool> {
+    if found.tail.is_none() || found.walk.holes.is_empty() {
+        return Ok(true);
+    }
+    let until = Some((found.walk.settled, found.walk.durable));
+    let rest = survey(storage, Judgement { until, ..judgement }, &mut |_settled| {})?;
+    Ok(rest.head == found.head && rest.walk.records == found.walk.records)
 }
 
 /// Reads all segments. Records go to `sink` in order, whole turns only.
@@ -136,6 +155,10 @@ pub(crate) fn survey_from<S: Storage>(
     for index in begin.segment..names.len() {
         let from = if index == begin.segment { begin.offset } else { 0 };
         read_segment(storage, &names, index, from, &mut segment)?;
+        if let Some((until, durable)) = judgement.until {
+            segment.end(index, until);
+            walk.raise_durable(durable);
+        }
         walk.segment(index, &segment, &mut |settled| {
             stated.note_record(settled);
             sink(settled);

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::hole::{Hole, Place, charge};
+use super::lines::{Line, Lines, Rest, Segment, contains, content_len};
 use super::past::SegmentFile;
 use super::settled::{Held, Settled};
 use super::table::Shape;
@@ -59,40 +60,6 @@ pub(crate) struct Pending {
     before: Option<SessionHead>,
     /// Holes that its session's jump was charged to, as they were before.
     charged: Vec<(usize, Hole)>,
-}
-
-/// A segment as it was read.
-#[derive(Debug, Default)]
-pub(crate) struct Segment {
-    /// What its name promises.
-    pub(crate) first_seq: u64,
-    /// The offset of `bytes` in the file: the end of a line, or 0.
-    pub(crate) from: u64,
-    pub(crate) bytes: Vec<u8>,
-    /// The beginning of the segment after it, with its first line; empty if there is none.
-    pub(crate) next: Vec<u8>,
-}
-
-/// What follows a line.
-#[derive(Clone, Copy)]
-struct Rest<'a> {
-    here: &'a [u8],
-    next: &'a [u8],
-}
-
-impl<'a> Rest<'a> {
-    /// The lines of this segment, then the first of the next.
-    fn lines(self) -> impl Iterator<Item = Line<'a>> {
-        Lines::new(self.here, 0).chain(Lines::new(self.next, 0).take(1))
-    }
-}
-
-/// A line in its segment.
-pub(crate) struct Line<'a> {
-    /// Without LF.
-    pub(crate) bytes: &'a [u8],
-    start: usize,
-    end: usize,
 }
 
 impl Walk {
@@ -227,7 +194,8 @@ impl Walk {
         self.admit(record, missing, line.start, end, held);
     }
 
-    /// What is wrong with a `segment` record, or with another record in its place.
+    /// What is wrong with a `segment` record, or with another record in its place. It may stand inside a turn: an
+    /// opening keeps what was synced of a turn whose rest is lost, and goes on behind it.
     fn misplaced(
         &self,
         record: &Sliced<'_>,
@@ -241,12 +209,10 @@ impl Walk {
         };
         let before = self.segments.last().filter(|(index, _body)| index + 1 == segment);
         let number = before.map(|(_index, body)| body.number + 1).or((self.here.0 == 1).then_some(1));
-        let inside = self.open.is_none() && self.pending.back().is_some_and(|pending| !pending.ends_turn);
         match () {
             () if record.seq != self.here.0 => Some("the file has another name than its first record"),
             () if record.prev != body.previous => Some("`previous` of the segment is another record"),
             () if number.is_some_and(|number| number != body.number) => Some("the segment has another number"),
-            () if inside => Some("the segment begins inside a turn"),
             () => None,
         }
     }
@@ -321,7 +287,7 @@ impl Walk {
         self.pending.push_back(Pending { position, ends_turn: record.end, end, line, before, charged });
     }
 
-    fn raise_durable(&mut self, durable: u64) {
+    pub(crate) fn raise_durable(&mut self, durable: u64) {
         if durable > self.durable {
             self.durable = durable;
             self.stirred = true;
@@ -451,46 +417,6 @@ impl Walk {
             hole.bad_bytes += wide(line.end - line.start);
         }
     }
-}
-
-/// The length without trailing LF fill: up to and with the LF of the last line.
-pub(crate) fn content_len(bytes: &[u8]) -> usize {
-    match bytes.iter().rposition(|byte| *byte != b'\n') {
-        None => 0,
-        Some(last) => bytes.len().min(last + 2),
-    }
-}
-
-/// The lines of some bytes, from an offset on.
-pub(crate) struct Lines<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Lines<'a> {
-    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Lines<'a> {
-        Lines { bytes, at }
-    }
-}
-
-impl<'a> Iterator for Lines<'a> {
-    type Item = Line<'a>;
-
-    fn next(&mut self) -> Option<Line<'a>> {
-        let start = self.at;
-        let rest = &self.bytes[start..];
-        if rest.is_empty() {
-            return None;
-        }
-        let len = memchr::memchr(b'\n', rest);
-        let (len, end) = len.map_or((rest.len(), self.bytes.len()), |len| (len, start + len + 1));
-        self.at = end;
-        Some(Line { bytes: &rest[..len], start, end })
-    }
-}
-
-fn contains(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
 }
 
 fn wide(len: usize) -> u64 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use ostler_ledger::storage::{Folder, SimulatedDisk};
-use ostler_ledger::{Class, Ledger, OpenError, Options, VerifyOptions, verify};
+use ostler_ledger::{Class, Ledger, OpenError, Options, Record, VerifyOptions, verify};
 use serde_json::{Value, json};
 
 use crate::support::*;
@@ -145,26 +145,56 @@ fn what_a_segment_record_says_is_checked() {
         let forgery = forged(opening, json!({"body": body(changes.clone())}));
         assert_eq!(check(&forgery), [Class::SuspiciousTail], "{changes}");
     }
-    // A second segment record in a segment, and a segment that begins inside a turn or without its record.
+    // A second segment record in a segment.
     let inside = forged(opening, json!({"prev": digest_of(&all[2].line())}));
     let glued = [files[0].1.as_slice(), inside.as_bytes(), files[1].1.split_at(inside.len()).1].concat();
     assert_eq!(classes(&[(files[0].0.clone(), glued)]), [Class::SuspiciousTail]);
-    let begins = String::from_utf8(files[0].1.clone()).unwrap();
-    let (whole, end) = begins.split_at(line_starts(begins.as_bytes())[2]);
-    let half = forged(&all[2], json!({"end": null}));
-    assert_ne!(half, end);
-    let opening = forged(
-        opening,
-        json!({
-            "prev": digest_of(&half), "body": body(json!({"previous": digest_of(&half)})),
-        }),
-    );
-    let last = forged(last, json!({"prev": digest_of(&opening)}));
-    let files = [
-        (files[0].0.clone(), [whole, &half].concat().into_bytes()),
-        (files[1].0.clone(), [opening, last].concat().into_bytes()),
-    ];
-    assert_eq!(classes(&files), [Class::SuspiciousTail]);
+}
+
+/// A later `dur` says that a turn was synced whose end does not stand in the ledger. What there is of it is kept, and
+/// what comes next, in a new segment if the boot is another, is not taken for a tail.
+#[test]
+fn a_ledger_goes_on_in_a_new_segment_behind_half_a_turn() {
+    for boot in [BOOT, "another boot"] {
+        let disk = SimulatedDisk::new();
+        let (mut ledger, _recovery) = Ledger::open(disk.storage(), options(BOOT)).unwrap();
+        turn(&mut ledger, &[entry(None, "begun"), entry(None, "lost")]);
+        turn(&mut ledger, &[entry(None, "gone")]);
+        let all = records(&ledger);
+        drop(ledger);
+        let files = segments(&disk);
+        let starts = line_starts(&files[0].1);
+        let stranger = forged(&all[3], json!({"seq": 9, "dur": 2}));
+        let cut = [&files[0].1[..starts[2]], stranger.as_bytes()].concat();
+        let disk = disk_of(&[(files[0].0.clone(), cut)]);
+        let mut kept = Vec::new();
+        let (mut ledger, recovery) =
+            Ledger::open_folding(disk.storage(), options(boot), &mut |record| kept.extend(text(&record))).unwrap();
+        assert_eq!(kept, ["begun"], "{boot}");
+        turn(&mut ledger, &[recovery.owed, vec![entry(None, "acknowledged")]].concat());
+        drop(ledger);
+        let (ledger, again) = Ledger::open(disk.storage(), options(boot)).unwrap();
+        assert_eq!((again.owed.len(), again.tail), (0, None), "{boot}");
+        assert_eq!(texts(&ledger), ["begun", "acknowledged"], "{boot}");
+    }
+}
+
+/// Lines that were put elsewhere: which of them belong is seen by what stands behind, in what would be cut.
+#[test]
+fn a_tail_that_says_what_the_lines_before_it_mean_is_not_cut() {
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) = Ledger::open(disk.storage(), options(BOOT)).unwrap();
+    turn(&mut ledger, &[entry(None, "two")]);
+    turn(&mut ledger, &[entry(None, "three"), entry(None, "four")]);
+    let lines: Vec<String> = records(&ledger).iter().map(Record::line).collect();
+    let [one, two, three, four] = lines.try_into().unwrap();
+    let damaged = four.replace("four", "f\u{fc}nf");
+    let moved = [&one, &three, &four, &damaged, &three, &two, &three].map(String::as_str).concat();
+    let file = segments(&disk)[0].0.clone();
+    let disk = disk_of(&[(file, moved.clone().into_bytes())]);
+    let opened = Ledger::open(disk.storage(), options(BOOT));
+    assert!(matches!(&opened, Err(OpenError::Unexplained { .. })), "{opened:?}");
+    assert_eq!(segments(&disk)[0].1, moved.into_bytes(), "nothing was changed");
 }
 
 /// The last record that was synced is damaged, and behind it a crash has left a turn that is not whole.

@@ -1,0 +1,92 @@
+//! The bytes of a segment as lines.
+//!
+//! Promises: every byte belongs to exactly one line; trailing LF fill is no content.
+
+use super::hole::Place;
+
+/// A segment as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Segment {
+    /// What its name promises.
+    pub(crate) first_seq: u64,
+    /// The offset of `bytes` in the file: the end of a line, or 0.
+    pub(crate) from: u64,
+    pub(crate) bytes: Vec<u8>,
+    /// The beginning of the segment after it, with its first line; empty if there is none.
+    pub(crate) next: Vec<u8>,
+}
+
+impl Segment {
+    /// Leaves out what lies behind a place; this is segment `index`.
+    pub(crate) fn end(&mut self, index: usize, until: Place) {
+        if index >= until.segment {
+            let left = if index == until.segment { until.offset.saturating_sub(self.from) } else { 0 };
+            self.bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        if (Place { segment: index + 1, offset: 0 }) >= until {
+            self.next.clear();
+        }
+    }
+}
+
+/// What follows a line.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest<'a> {
+    pub(crate) here: &'a [u8],
+    pub(crate) next: &'a [u8],
+}
+
+impl<'a> Rest<'a> {
+    /// The lines of this segment, then the first of the next.
+    pub(crate) fn lines(self) -> impl Iterator<Item = Line<'a>> {
+        Lines::new(self.here, 0).chain(Lines::new(self.next, 0).take(1))
+    }
+}
+
+/// A line in its segment.
+pub(crate) struct Line<'a> {
+    /// Without LF.
+    pub(crate) bytes: &'a [u8],
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// The length without trailing LF fill: up to and with the LF of the last line.
+pub(crate) fn content_len(bytes: &[u8]) -> usize {
+    match bytes.iter().rposition(|byte| *byte != b'\n') {
+        None => 0,
+        Some(last) => bytes.len().min(last + 2),
+    }
+}
+
+/// The lines of some bytes, from an offset on.
+pub(crate) struct Lines<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Lines<'a> {
+    pub(crate) fn new(bytes: &'a [u8], at: usize) -> Lines<'a> {
+        Lines { bytes, at }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Line<'a>;
+
+    fn next(&mut self) -> Option<Line<'a>> {
+        let start = self.at;
+        let rest = &self.bytes[start..];
+        if rest.is_empty() {
+            return None;
+        }
+        let len = memchr::memchr(b'\n', rest);
+        let (len, end) = len.map_or((rest.len(), self.bytes.len()), |len| (len, start + len + 1));
+        self.at = end;
+        Some(Line { bytes: &rest[..len], start, end })
+    }
+}
+
+pub(crate) fn contains(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
