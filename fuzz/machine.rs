@@ -17,7 +17,10 @@ pub fn stored_events(bytes: &[u8]) -> bool {
         };
         let time = Time { wall_us: seq, boot_us: seq };
         match apply(&mut state, &event, At { seq, time }) {
-            Ok(()) => state.publish(&mut view),
+            Ok(()) => {
+                state.close(time);
+                state.publish(&mut view);
+            }
             Err(_) => {
                 refused += 1;
                 state.revert(&view);

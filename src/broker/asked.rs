@@ -5,7 +5,7 @@
 
 use super::refused::{bad_name, malformed};
 use crate::host::spec;
-use crate::machine::{Action, Digest, Key, Name, OperationId, Refusal, SessionId, State, Target, limits};
+use crate::machine::{Action, Digest, Key, Name, Refusal, SessionId, State, Target, limits};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::{Adapter, Ready, Restart, SpawnParams, Stdin};
 use hmac::{Hmac, KeyInit, Mac};
@@ -93,16 +93,6 @@ pub fn find(state: &State, given: &str) -> Target {
 /// Nobody is named so, as far as the caller may know.
 pub fn missing(given: &str) -> Refusal {
     Refusal::NoSession { given: given.chars().take(64).collect() }
-}
-
-/// An operation by id or, for the owner's scope, by key.
-///
-/// # Errors
-/// `not_found`.
-pub fn find_operation(state: &State, scope: &crate::machine::Scope, given: &str) -> Result<OperationId, Refusal> {
-    let by_id = OperationId::parse(given).ok().filter(|id| state.operations.get(id).is_some());
-    let by_key = || Key::parse(given).ok().and_then(|key| state.operation_by_key(scope, &key).map(|found| found.id));
-    by_id.or_else(by_key).ok_or_else(|| Refusal::NoOperation { given: given.chars().take(128).collect() })
 }
 
 /// What a spawn's parameters come to.

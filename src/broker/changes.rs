@@ -12,8 +12,8 @@ use crate::host::client::{prepare_episode, prepare_session, remove_session_files
 use crate::host::files::FileError;
 use crate::host::spec::Spec;
 use crate::machine::{
-    Action, Actor, Digest, Key, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, State, Status,
-    Target, replayable,
+    Action, Actor, Digest, Key, Known, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, State,
+    Status, Target, replayable,
 };
 use crate::os::{entropy, fail};
 use crate::rpc::error::{ErrorCode, WireError};
@@ -38,7 +38,7 @@ struct Change {
     digest: Digest,
 }
 
-/// A settled operation, as the view has it.
+/// A settled operation.
 struct Settled {
     operation: Arc<Operation>,
     replayed: bool,
@@ -133,13 +133,17 @@ impl Front {
         if change.scope != Scope::Owner {
             return Err(refused::refused(&Refusal::OwnerOnly));
         }
-        let found = asked::find_operation(&self.view.read(), &change.scope, &params.operation);
-        let operation = found.map_err(|refusal| refused::refused(&refusal))?;
+        let found = self.find_operation(&change.scope, &params.operation).await;
+        let operation = found.and_then(|found| {
+            let (id, state) = (found.id, found.state);
+            if state == Outcome::Uncertain { Ok(id) } else { Err(Refusal::NotUncertain { operation: id, state }) }
+        });
         let reason: String = params.reason.chars().take(1_000).collect();
         let succeeded = params.outcome == Resolution::Succeeded;
         let settled = self.settle(&change, Action::Resolve { operation, succeeded, reason }, None).await?;
-        let resolved = render::operation_of(&self.view.read(), operation, false);
-        let resolved = resolved.ok_or_else(|| WireError::new(ErrorCode::Internal, "the resolved operation is gone"))?;
+        let resolved = self.find_operation(&change.scope, &params.operation).await;
+        let resolved = resolved.map_err(|refusal| refused::refused(&refusal))?;
+        let resolved = render::operation(&resolved, false);
         let operation = render::operation(&settled.operation, settled.replayed);
         Ok(encode(&OperationResolveResult { operation, resolved }))
     }
@@ -168,9 +172,15 @@ impl Front {
 
     /// Asks the turn, preparing files as often as it says so.
     async fn settle(&self, change: &Change, action: Action, spec: Option<Spec>) -> Result<Settled, WireError> {
-        let known = self.view.read().operation_by_key(&change.scope, &change.key).is_some();
+        let (known, rows) = match self.view.read().known(&change.scope, &change.key) {
+            Known::Here(_) => (true, Vec::new()),
+            Known::Perhaps(rows) => (true, rows),
+            Known::Nowhere => (false, Vec::new()),
+        };
+        let mut recalled = self.recall(rows).await;
         let mut action = action;
         let mut made = None;
+        // Where the key only may be known, the turn asks for files if it is not.
         if let (Some(spec), false) = (&spec, known) {
             (action, made) = self.prepare_new(action, spec).await?;
         }
@@ -182,17 +192,16 @@ impl Front {
                 digest: change.digest,
                 digests_since: self.secret.since,
                 action: action.clone(),
+                recalled: recalled.clone(),
             };
             match self.inbox.ask(request).await {
                 Ok(Told::Settled { operation, replayed, gone }) => {
                     if let (Some(id), true) = (made, replayed) {
                         self.unmake(id);
                     }
-                    let found = self.view.read().operations.get(&operation).cloned();
-                    let operation =
-                        found.ok_or_else(|| WireError::new(ErrorCode::Internal, "its operation is gone"))?;
                     return Ok(Settled { operation, replayed, gone });
                 }
+                Ok(Told::Recall(rows)) => recalled = self.recall(rows).await,
                 Ok(Told::Prepare { session: Some(session), episode }) => {
                     match self.prepare_next(&session, episode).await {
                         Ok(()) => action = asked::prepared(action, &session, None, episode),

@@ -1,9 +1,10 @@
 //! The seam between the machine's events and the ledger's records. The event is the stored form; the ledger adds
 //! position, chains and clocks. Records of the ledger's own (segments, marks, recoveries) carry no event.
 
-use crate::machine::{At, Event, Time};
+use crate::machine::{At, Event, SessionId, Time};
 use crate::rpc::wire::Timestamp;
 use ostler_ledger::{Entry, Record};
+use std::collections::BTreeSet;
 
 /// Record types that the ledger writes for itself.
 const LEDGER_OWN: [&str; 8] = ["segment", "mark", "gap", "recovered", "carry", "retire", "seal", "accepted"];
@@ -48,4 +49,18 @@ pub fn event(record: &Record) -> Result<Option<(Event, At)>, Unreadable> {
     let at: Timestamp = record.header.at.parse().map_err(|_| unreadable("its time is not a time".to_owned()))?;
     let time = Time { wall_us: at.us(), boot_us: record.header.mono };
     Ok(Some((event, At { seq: record.header.seq, time })))
+}
+
+/// The session in whose chain the event stands.
+pub fn session_of(event: &Event) -> Option<&SessionId> {
+    match event {
+        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.as_ref(),
+        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid),
+        Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
+    }
+}
+
+/// The sessions that these events speak of.
+pub fn touched(events: &[Event]) -> BTreeSet<SessionId> {
+    events.iter().filter_map(session_of).cloned().collect()
 }

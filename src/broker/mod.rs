@@ -13,6 +13,8 @@ pub mod desk;
 pub mod discovery;
 /// The broker's own looks at session files.
 pub mod files;
+/// The state as the ledger tells it.
+pub mod fold;
 /// What the connections call.
 pub mod front;
 /// The broker lock as seen from outside.
@@ -25,16 +27,22 @@ pub mod inbox;
 pub mod lock;
 /// The broker's log file.
 pub mod log;
+/// Operations as callers look them up.
+pub mod operations;
 /// Which effect may leave now.
 pub mod outbox;
 /// Output through the broker.
 pub mod output;
 /// The owner record in the lock.
 pub mod owner;
+#[cfg(feature = "testing")]
+mod planted;
 /// Stale-lock quarantine.
 pub mod quarantine;
 /// Calls that only look.
 pub mod reads;
+/// Operations read back from the ledger.
+pub mod recall;
 /// Refusals as callers read them.
 pub mod refused;
 /// Documents.

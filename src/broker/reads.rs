@@ -6,12 +6,12 @@ use super::front::Front;
 use super::refused::{as_seen_by, refused};
 use super::render;
 use super::route::Read;
-use crate::machine::{OperationId, Outcome, Refusal, Scope, Session, SessionId, State, Status};
+use crate::machine::{OperationId, Scope, Session, SessionId, State, Status};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
-    EndpointParams, EndpointResult, GetParams, ListParams, OperationGetParams, OperationGetResult, OperationListParams,
-    OperationListResult, ReadParams, SessionResult, WaitFor, WaitParams, decode, encode,
+    EndpointParams, EndpointResult, GetParams, ListParams, ReadParams, SessionResult, WaitFor, WaitParams, decode,
+    encode,
 };
 use serde_json::Value;
 use std::sync::{Arc, PoisonError};
@@ -45,13 +45,13 @@ impl Front {
             Read::Wait => self.wait(&scope, decode(params)?).await,
             Read::Output => self.output(&scope, decode(params)?).await,
             Read::Endpoint => self.endpoint(&scope, &decode(params)?),
-            Read::Operation => self.operation(&scope, &decode(params)?),
+            Read::Operation => self.operation(&scope, &decode(params)?).await,
             Read::Operations => self.operations(&caller, decode(params)?),
         }
     }
 
     /// The session a caller names, if it may know of it.
-    fn named(scope: &Scope, state: &State, given: &str) -> Result<Arc<Session>, WireError> {
+    pub(super) fn named(scope: &Scope, state: &State, given: &str) -> Result<Arc<Session>, WireError> {
         let missing = || asked::missing(given);
         let found = find(state, given).and_then(|id| match state.sessions.get(&id) {
             Some(session) if Self::may_see(scope, session) => Ok(Arc::clone(session)),
@@ -188,60 +188,12 @@ impl Front {
         }))
     }
 
-    fn operation(&self, scope: &Scope, params: &OperationGetParams) -> Result<Value, WireError> {
-        let state = self.view.read();
-        let hidden = |refusal: &Refusal| as_seen_by(scope, refused(refusal));
-        let missing = || hidden(&Refusal::NoOperation { given: params.operation.chars().take(128).collect() });
-        let id = asked::find_operation(&state, scope, &params.operation).map_err(|refusal| hidden(&refusal))?;
-        let found = state.operations.get(&id).filter(|found| *scope == Scope::Owner || found.scope == *scope);
-        let found = Arc::clone(found.ok_or_else(missing)?);
-        let result = (found.state == Outcome::Succeeded).then(|| self.renderer.session_of(&state, &found, true));
-        drop(state);
-        let mut document = serde_json::Map::new();
-        if let Some(session) = result.flatten() {
-            document.insert("session".to_owned(), encode(&session));
-        }
-        let survivors = render::survivors(&found);
-        if !survivors.is_empty() {
-            document.insert("survivors".to_owned(), encode(&survivors));
-        }
-        let result = (!document.is_empty()).then_some(document);
-        Ok(encode(&OperationGetResult { operation: render::operation(&found, false), result }))
-    }
-
-    fn operations(&self, caller: &Caller, params: OperationListParams) -> Result<Value, WireError> {
-        let scope = &self.scope(caller);
-        let limit = page_limit(params.limit)?;
-        let state = self.view.read();
-        let (before, session) = match &params.cursor {
-            Some(cursor) => match self.position(caller, cursor)? {
-                Position::Operations(before, session) => (Some(before), session),
-                Position::Sessions(..) => return Err(other_list()),
-            },
-            None => {
-                let named = params.session.as_deref().map(|given| Self::named(scope, &state, given)).transpose()?;
-                (None, named.map(|session| session.id.clone()))
-            }
-        };
-        // Newest first.
-        let rows = state.operations.before(before.as_ref()).rev().map(|(_, found)| found).filter(|found| {
-            (*scope == Scope::Owner || found.scope == *scope)
-                && session.as_ref().is_none_or(|id| found.session.as_ref() == Some(id))
-        });
-        let page: Vec<_> = rows.take(limit + 1).cloned().collect();
-        drop(state);
-        let operations: Vec<_> = page.iter().take(limit).map(|found| render::operation(found, false)).collect();
-        let last = page.get(limit.saturating_sub(1)).filter(|_| page.len() > limit);
-        let next = last.map(|last| self.remember(caller, Position::Operations(last.id, session)));
-        Ok(encode(&OperationListResult { operations, next }))
-    }
-
-    fn position(&self, caller: &Caller, cursor: &str) -> Result<Position, WireError> {
+    pub(super) fn position(&self, caller: &Caller, cursor: &str) -> Result<Position, WireError> {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
         cursors.find(&caller.identity, cursor, now().boot_us)
     }
 
-    fn remember(&self, caller: &Caller, position: Position) -> String {
+    pub(super) fn remember(&self, caller: &Caller, position: Position) -> String {
         let mut cursors = self.cursors.lock().unwrap_or_else(PoisonError::into_inner);
         cursors.keep(&caller.identity, position, now().boot_us)
     }
@@ -268,14 +220,14 @@ fn episode_of(session: &Session, given: Option<u32>) -> Result<u32, WireError> {
     }
 }
 
-fn page_limit(given: Option<u32>) -> Result<usize, WireError> {
+pub(super) fn page_limit(given: Option<u32>) -> Result<usize, WireError> {
     match given.unwrap_or(PAGE) {
         fits @ 1..=PAGE_MAX => Ok(usize::try_from(fits).unwrap_or(1)),
         _ => Err(WireError::new(ErrorCode::InvalidInput, format!("limit is 1 to {PAGE_MAX}")).reason("limit")),
     }
 }
 
-fn other_list() -> WireError {
+pub(super) fn other_list() -> WireError {
     WireError::new(ErrorCode::InvalidInput, "this cursor belongs to another list").reason("cursor")
 }
 

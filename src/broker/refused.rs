@@ -4,6 +4,7 @@ use super::asked::PREFIX_MIN;
 use super::turn::Told;
 use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, Scope, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
+use crate::rpc::wire::Timestamp;
 use std::path::Path;
 
 /// A refusal as an error of the contract.
@@ -20,6 +21,8 @@ pub fn refused(refusal: &Refusal) -> WireError {
         .with("stored_digest", stored.to_string())
         .with("given_digest", given.to_string()),
         Refusal::Incomparable { operation, state } => incomparable(*operation, *state),
+        Refusal::KeyExpired { until_us } => key_expired(*until_us),
+        Refusal::Unreadable { operation } => key_unreadable(*operation),
         Refusal::NoSession { given } => WireError::new(
             ErrorCode::NotFound,
             if given.chars().count() < PREFIX_MIN {
@@ -76,6 +79,25 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
     }
+}
+
+/// What was asked under this key is no longer known, so nothing is executed under it.
+fn key_expired(until_us: u64) -> WireError {
+    let until = Timestamp::from_us(until_us);
+    let message = format!(
+        "this key was made before {until}, and what was asked then is no longer known; nothing was done. \
+         Look at what is there (`ostler list --all`), then ask with a new key"
+    );
+    WireError::new(ErrorCode::KeyExpired, message).with("known_since", until.to_string())
+}
+
+/// What was asked under this key cannot be read, so nothing is executed under it.
+fn key_unreadable(operation: OperationId) -> WireError {
+    let message = format!(
+        "this key may belong to {operation}, whose records cannot be read; nothing was done. \
+         `ostler ledger verify` tells more. For a new request use a new key"
+    );
+    WireError::new(ErrorCode::Uncertain, message).reason("unreadable").with("operation", operation.to_string())
 }
 
 fn ambiguous(given: &str, fits: usize, some: &[SessionId]) -> WireError {
@@ -155,9 +177,7 @@ fn guarded(refusal: &Refusal) -> WireError {
         .with("session_id", session.to_string()),
         Refusal::Capacity { what, limit } => WireError::new(
             ErrorCode::Capacity,
-            format!(
-                "the limit of {limit} {what} is reached; nothing was done. Stop sessions that are no longer needed"
-            ),
+            format!("the limit of {limit} {what} is reached; nothing was done. {}", remedy(what)),
         )
         .reason(what)
         .with("limit", u64::try_from(*limit).unwrap_or(u64::MAX)),
@@ -172,6 +192,8 @@ fn guarded(refusal: &Refusal) -> WireError {
         }
         Refusal::KeyConflict { .. }
         | Refusal::Incomparable { .. }
+        | Refusal::KeyExpired { .. }
+        | Refusal::Unreadable { .. }
         | Refusal::NoSession { .. }
         | Refusal::NoOperation { .. }
         | Refusal::Ambiguous { .. }
@@ -179,6 +201,16 @@ fn guarded(refusal: &Refusal) -> WireError {
         | Refusal::Live { .. }
         | Refusal::Stopping { .. }
         | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),
+    }
+}
+
+/// What helps at a limit.
+fn remedy(what: &str) -> &'static str {
+    match what {
+        "free-form keys" => "Use a UUIDv7 as key, or delete sessions: their keys are forgotten 7 days later",
+        "known operations" => "They are forgotten 7 days after they were settled; try again later",
+        "unsettled operations" => "`ostler operation resolve` settles those that are uncertain",
+        _ => "Stop sessions that are no longer needed",
     }
 }
 
@@ -243,7 +275,7 @@ pub fn told(told: &Told, ledger: &Path) -> Option<WireError> {
     match told {
         Told::Refused(refusal) => Some(refused(refusal)),
         Told::Storage { full, message } => Some(storage(ledger, *full, message)),
-        Told::Settled { .. } | Told::Prepare { .. } => None,
+        Told::Settled { .. } | Told::Prepare { .. } | Told::Recall(_) => None,
     }
 }
 

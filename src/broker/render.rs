@@ -4,7 +4,7 @@
 
 use super::refused::failed;
 use crate::host::client::load_spec;
-use crate::machine::{self, Operation, OperationId, SessionId, State, Status};
+use crate::machine::{self, Operation, SessionId, State, Status};
 use crate::os::arg::Arg;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{self, Timestamp};
@@ -221,11 +221,6 @@ pub fn operation(operation: &Operation, replayed: bool) -> wire::Operation {
         request_digest: operation.request.to_string(),
         error: failed(operation),
     }
-}
-
-/// An operation by id, as a document.
-pub fn operation_of(state: &State, id: OperationId, replayed: bool) -> Option<wire::Operation> {
-    state.operations.get(&id).map(|found| operation(found, replayed))
 }
 
 fn method(kind: machine::Kind) -> Method {

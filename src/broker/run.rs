@@ -478,6 +478,7 @@ async fn stop_all(front: &Arc<Front>) {
             digest: Digest::default(),
             digests_since: front.secret.since,
             action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
+            recalled: Vec::new(),
         };
         let front = Arc::clone(front);
         tokio::spawn(async move { front.inbox.ask(request).await })

@@ -4,11 +4,12 @@
 use super::desk::now;
 use super::discovery;
 use super::files;
+use super::fold::FoldError;
 use super::lock::{self, Acquired, Outcome};
 use super::owner::Owner;
 use super::report::{Reporter, Stage};
 use super::secret::Secret;
-use super::turn::{BeginError, FoldError, Told, Turn};
+use super::turn::{BeginError, Told, Turn};
 use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId, limits};
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;

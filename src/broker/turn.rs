@@ -8,13 +8,17 @@
 //! A failed write changes nothing and is answered as such. A failed sync ends the broker: nothing may leave any more,
 //! and the callers' keys settle their operations with the next broker.
 
-use super::codec::{self, Unreadable};
+use super::codec::{self, session_of, touched};
+use super::fold::{FoldError, Folded, fold};
+#[cfg(feature = "testing")]
+pub use super::planted::Planted;
 use super::view::{Head, View};
+use crate::machine::limits::Retention;
 use crate::machine::{
-    Answer, At, Decision, Digest, Effect, Event, Generation, Illegal, Input, Observation, OperationId, Refusal,
-    Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
+    Answer, At, Decision, Digest, Effect, Event, Footprint, Generation, Input, Observation, Operation, OperationId,
+    Outcome, Refusal, Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
 };
-use ostler_ledger::{AppendError, Entry, Ledger, ReadError, Recovery, Stamp, Storage, SyncError, turns_of};
+use ostler_ledger::{AppendError, Entry, Ledger, Recovery, Stamp, Storage, SyncError, turns_of};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -28,10 +32,10 @@ const CONFLICTS_KEPT: usize = 64;
 pub enum Told {
     /// Refused; nothing changed.
     Refused(Refusal),
-    /// The operation is settled or uncertain; read it from the view.
+    /// The operation is settled or uncertain.
     Settled {
-        /// Which.
-        operation: OperationId,
+        /// Its outcome.
+        operation: Arc<Operation>,
         /// Whether the key was known before.
         replayed: bool,
         /// The session as it was last, if it left the list in this turn.
@@ -44,6 +48,8 @@ pub enum Told {
         /// The episode.
         episode: u32,
     },
+    /// The key may belong to one of these operations: read their records back and ask again.
+    Recall(Vec<Footprint>),
     /// The disk would not take the record; nothing changed.
     Storage {
         /// Whether it is full.
@@ -88,39 +94,6 @@ impl From<Fatal> for BeginError {
     }
 }
 
-/// Why the ledger could not be folded.
-#[derive(Debug, thiserror::Error)]
-pub enum FoldError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-    /// A record is of a kind that this build does not know.
-    #[error(transparent)]
-    Unreadable(#[from] Unreadable),
-    /// A record says the impossible.
-    #[error("record {seq} cannot follow what stands before it: {}", .why.0)]
-    Illegal {
-        /// Its ledger position.
-        seq: u64,
-        /// The rule it breaks.
-        why: Illegal,
-    },
-}
-
-/// Faults of ours, planted on purpose: the simulation must catch each.
-#[cfg(feature = "testing")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Planted {
-    /// Answers leave before the sync (breaks law 6).
-    pub reply_before_sync: bool,
-    /// What is owed is not derived again at a start (breaks law 4).
-    pub forget_owed: bool,
-    /// A start is issued again without asking the life lock (breaks laws 4 and 5).
-    pub launch_unasked: bool,
-    /// A known key answers whatever the request is (breaks law 5).
-    pub ignore_digest: bool,
-}
-
 /// The single writer.
 #[derive(Debug)]
 pub struct Turn<S: Storage, T> {
@@ -151,20 +124,15 @@ impl<S: Storage, T> Turn<S, T> {
     /// # Errors
     /// [`FoldError`] when a record cannot be read or believed.
     pub fn open(ledger: Ledger<S>, recovery: &Recovery) -> Result<Self, FoldError> {
-        let mut state = State::default();
-        let damaged = !recovery.problems.is_empty();
-        let mut doubtful: BTreeSet<SessionId> =
-            recovery.damaged_sessions.iter().filter_map(|id| SessionId::parse(id).ok()).collect();
-        for record in ledger.records() {
-            let record = record?;
-            let Some((event, at)) = codec::event(&record)? else { continue };
-            match apply(&mut state, &event, at) {
-                Ok(()) => state.stamp(&event, Digest(record.digest.0)),
-                // Beside a hole a record may meet a state that lacks its cause: its session is in doubt, no other.
-                Err(_) if damaged => doubtful.extend(touched(std::slice::from_ref(&event))),
-                Err(why) => return Err(FoldError::Illegal { seq: at.seq, why }),
-            }
-        }
+        Self::open_keeping(ledger, recovery, Retention::default())
+    }
+
+    /// As [`Turn::open`], with another idea of what is kept.
+    ///
+    /// # Errors
+    /// As [`Turn::open`].
+    pub fn open_keeping(ledger: Ledger<S>, recovery: &Recovery, retention: Retention) -> Result<Self, FoldError> {
+        let Folded { mut state, doubtful } = fold(&ledger, recovery, retention)?;
         let view = Arc::new(View::default());
         view.publish(&mut state, head_of(&ledger));
         Ok(Self {
@@ -251,7 +219,7 @@ impl<S: Storage, T> Turn<S, T> {
         let mut batch = self.batch();
         for (input, ticket) in inputs {
             #[cfg(feature = "testing")]
-            let input = self.without_digest(input);
+            let input = self.planted.input(&self.state, input);
             let seq = batch.first_seq + u64::try_from(batch.events.len()).unwrap_or(u64::MAX);
             let Decision { events, answer } = decide(&self.state, now, seq, &input);
             if events.iter().all(|event| matches!(event, Event::Conflict { .. })) {
@@ -321,7 +289,8 @@ impl<S: Storage, T> Turn<S, T> {
         failed: &mut dyn FnMut(AppendError),
     ) -> Result<(), Fatal> {
         if batch.events.is_empty() {
-            self.answer(batch.tickets, &batch.gone, release);
+            let told = self.answers(std::mem::take(&mut batch.tickets), &batch);
+            told.into_iter().for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
             return Ok(());
         }
         let conflicts = std::mem::take(&mut self.conflicts);
@@ -329,9 +298,8 @@ impl<S: Storage, T> Turn<S, T> {
         self.end_chains(&mut batch);
         #[cfg(feature = "testing")]
         if self.planted.reply_before_sync {
-            let touched = touched(&batch.events);
-            self.answer(std::mem::take(&mut batch.tickets), &batch.gone, release);
-            self.settle(&touched, &batch, release);
+            let told = self.told(&mut batch);
+            self.let_out(told, &batch, release);
         }
         let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: self.state.generation };
         let positions = match self.ledger.append(&batch.entries, &stamp) {
@@ -344,11 +312,18 @@ impl<S: Storage, T> Turn<S, T> {
                 // What needs no disk is answered: a refusal binds nothing, and what an earlier turn recorded still holds.
                 let undone = |answer: &Answer| match answer {
                     Answer::Operation { id, .. } => self.state.operations.get(id).is_none(),
-                    Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } => false,
+                    Answer::Nothing
+                    | Answer::Refused(_)
+                    | Answer::Prepare { .. }
+                    | Answer::Recall(_)
+                    | Answer::Recalled(_) => false,
                 };
-                let (lost, kept): (Vec<_>, Vec<_>) = batch.tickets.into_iter().partition(|(_, answer)| undone(answer));
-                lost.into_iter().for_each(|(ticket, _)| release(Release::Answer(ticket, told.clone())));
-                self.answer(kept, &HashMap::new(), release);
+                let tickets = std::mem::take(&mut batch.tickets);
+                let (lost, kept): (Vec<_>, Vec<_>) = tickets.into_iter().partition(|(_, answer)| undone(answer));
+                let lost: Vec<_> = lost.into_iter().map(|(ticket, _)| (ticket, told.clone())).collect();
+                batch.gone.clear();
+                let kept = self.answers(kept, &batch);
+                lost.into_iter().chain(kept).for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
                 return Ok(());
             }
         };
@@ -357,37 +332,17 @@ impl<S: Storage, T> Turn<S, T> {
             assert_eq!(seq, position.seq, "the ledger gives the positions it announced");
             self.state.stamp(event, Digest(position.digest.0));
         }
+        // Whoever is told gets the operation as it is now: closing the turn may let it go.
+        let told = self.told(&mut batch);
+        self.state.close(now);
         self.view.publish(&mut self.state, head_of(&self.ledger));
-        let touched = touched(&batch.events);
-        self.answer(std::mem::take(&mut batch.tickets), &batch.gone, release);
-        self.settle(&touched, &batch, release);
+        self.let_out(told, &batch, release);
         Ok(())
     }
 
-    /// Answers what can be answered at once; the rest waits for its operation.
-    fn answer(
-        &mut self,
-        tickets: Vec<(T, Answer)>,
-        gone: &HashMap<SessionId, Arc<Session>>,
-        release: &mut dyn FnMut(Release<T>),
-    ) {
-        for (ticket, answer) in tickets {
-            match answer {
-                Answer::Nothing => {}
-                Answer::Refused(refusal) => release(Release::Answer(ticket, Told::Refused(refusal))),
-                Answer::Prepare { session, episode } => {
-                    release(Release::Answer(ticket, Told::Prepare { session, episode }));
-                }
-                Answer::Operation { id, replayed } if self.state.is_answerable(id) => {
-                    release(Release::Answer(ticket, self.told(id, replayed, gone)));
-                }
-                Answer::Operation { id, replayed } => self.waiting.entry(id).or_default().push((ticket, replayed)),
-            }
-        }
-    }
-
-    /// Wakes those whose operation this batch settled, and derives what its sessions owe.
-    fn settle(&mut self, sessions: &BTreeSet<SessionId>, batch: &Batch<T>, release: &mut dyn FnMut(Release<T>)) {
+    /// What this batch tells: to its own callers, and to those whose operation it settled.
+    fn told(&mut self, batch: &mut Batch<T>) -> Vec<(T, Told)> {
+        let mut told = self.answers(std::mem::take(&mut batch.tickets), batch);
         for event in &batch.events {
             let id = match event {
                 Event::Finish { op, .. } => *op,
@@ -400,20 +355,52 @@ impl<S: Storage, T> Turn<S, T> {
                 | Event::Beat { .. }
                 | Event::Conflict { .. } => continue,
             };
-            for (ticket, replayed) in self.waiting.remove(&id).unwrap_or_default() {
-                release(Release::Answer(ticket, self.told(id, replayed, &batch.gone)));
-            }
+            let waiting = self.waiting.remove(&id).unwrap_or_default();
+            told.extend(waiting.into_iter().filter_map(|(ticket, replayed)| {
+                let settled = self.settled(id, replayed, &batch.gone)?;
+                Some((ticket, settled))
+            }));
         }
-        for session in sessions {
-            let effect = owed(&self.state, session).map(|effect| self.unasked(effect));
-            release(Release::Owed(session.clone(), effect));
-        }
+        told
     }
 
-    fn told(&self, operation: OperationId, replayed: bool, gone: &HashMap<SessionId, Arc<Session>>) -> Told {
-        let session = self.state.operations.get(&operation).and_then(|operation| operation.session.clone());
-        let gone = session.and_then(|id| gone.get(&id).cloned());
-        Told::Settled { operation, replayed, gone }
+    /// What can be answered at once; the rest waits for its operation.
+    fn answers(&mut self, tickets: Vec<(T, Answer)>, batch: &Batch<T>) -> Vec<(T, Told)> {
+        let mut told = Vec::new();
+        for (ticket, answer) in tickets {
+            let answer = match answer {
+                Answer::Nothing => continue,
+                Answer::Refused(refusal) => Told::Refused(refusal),
+                Answer::Prepare { session, episode } => Told::Prepare { session, episode },
+                Answer::Recall(footprints) => Told::Recall(footprints),
+                Answer::Recalled(operation) => Told::Settled { operation, replayed: true, gone: None },
+                Answer::Operation { id, replayed } => match self.settled(id, replayed, &batch.gone) {
+                    Some(settled) => settled,
+                    None => {
+                        self.waiting.entry(id).or_default().push((ticket, replayed));
+                        continue;
+                    }
+                },
+            };
+            told.push((ticket, answer));
+        }
+        told
+    }
+
+    /// The outcome of an operation, if it has one.
+    fn settled(&self, id: OperationId, replayed: bool, gone: &HashMap<SessionId, Arc<Session>>) -> Option<Told> {
+        let operation = self.state.operations.get(&id).filter(|operation| operation.state != Outcome::Accepted)?;
+        let gone = operation.session.as_ref().and_then(|id| gone.get(id).cloned());
+        Some(Told::Settled { operation: Arc::clone(operation), replayed, gone })
+    }
+
+    /// Lets answers go, and derives what the sessions of this batch owe.
+    fn let_out(&self, told: Vec<(T, Told)>, batch: &Batch<T>, release: &mut dyn FnMut(Release<T>)) {
+        told.into_iter().for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
+        for session in touched(&batch.events) {
+            let effect = owed(&self.state, &session).map(|effect| self.unasked(effect));
+            release(Release::Owed(session, effect));
+        }
     }
 
     /// What this session owes now; asked when an effect has been answered without a change of the state.
@@ -421,58 +408,14 @@ impl<S: Storage, T> Turn<S, T> {
         owed(&self.state, session).map(|effect| self.unasked(effect))
     }
 
-    #[cfg(not(feature = "testing"))]
-    #[expect(clippy::unused_self, reason = "the test build plants a fault here")]
     fn unasked(&self, effect: Effect) -> Effect {
+        #[cfg(feature = "testing")]
+        let effect = self.planted.effect(&self.state, effect);
         effect
-    }
-
-    #[cfg(feature = "testing")]
-    fn unasked(&self, effect: Effect) -> Effect {
-        match effect {
-            Effect::Judge { session, episode } if self.planted.launch_unasked => {
-                match self.state.sessions.get(&session).map(|session| (session.status, session.deadline_boot_us)) {
-                    Some((crate::machine::Status::Starting, deadline_boot_us)) => {
-                        Effect::Launch { session, episode, deadline_boot_us }
-                    }
-                    Some(_) | None => Effect::Judge { session, episode },
-                }
-            }
-            Effect::Judge { .. } | Effect::Launch { .. } | Effect::Stop { .. } | Effect::Remove { .. } => effect,
-        }
-    }
-
-    #[cfg(feature = "testing")]
-    fn without_digest(&self, input: Input) -> Input {
-        match input {
-            Input::Request(mut request) if self.planted.ignore_digest => {
-                if let Some(known) = self.state.operation_by_key(&request.scope, &request.key) {
-                    request.digest = known.request;
-                }
-                Input::Request(request)
-            }
-            Input::Request(_) | Input::Observation(_) | Input::Beat { .. } | Input::Tick | Input::Generation(_) => {
-                input
-            }
-        }
     }
 }
 
 fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {
     let head = ledger.head();
     Head { seq: head.seq, digest: Digest(head.digest.0) }
-}
-
-/// The sessions that these events speak of.
-fn touched(events: &[Event]) -> BTreeSet<SessionId> {
-    events.iter().filter_map(session_of).cloned().collect()
-}
-
-/// The session in whose chain the event stands.
-fn session_of(event: &Event) -> Option<&SessionId> {
-    match event {
-        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.as_ref(),
-        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid),
-        Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
-    }
 }

@@ -35,7 +35,7 @@ fn session(letter: &str) -> SessionId {
 fn request(key: &str, digest: u8, action: Action) -> Input {
     let actor = Actor { uid: 0, pid: 1, sid: None };
     let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
-    Input::Request(Request { scope: Scope::Owner, actor, key, digest, digests_since: 0, action })
+    Input::Request(Request { scope: Scope::Owner, actor, key, digest, digests_since: 0, action, recalled: Vec::new() })
 }
 
 fn spawn(letter: &str) -> Action {
@@ -59,10 +59,11 @@ fn run(turn: &mut Sut, inputs: Vec<(Input, Option<&'static str>)>) -> Result<Vec
         &mut |release| {
             left.push(match release {
                 Release::Answer(who, Told::Settled { operation, replayed, .. }) => {
-                    format!("{who}: {operation} {replayed}")
+                    format!("{who}: {} {replayed}", operation.id)
                 }
                 Release::Answer(who, Told::Refused(_)) => format!("{who}: refused"),
                 Release::Answer(who, Told::Prepare { .. }) => format!("{who}: prepare"),
+                Release::Answer(who, Told::Recall(rows)) => format!("{who}: recall {rows:?}"),
                 Release::Answer(who, Told::Storage { full, .. }) => format!("{who}: storage, full {full}"),
                 Release::Owed(session, effect) => format!("{session} owes {}", effect.is_some()),
             });

@@ -2,9 +2,10 @@
 //! which says the impossible stops a start instead of being believed.
 
 use super::event::{Decided, Event, FenceChange, Generation, HostChange, Plan, SessionChange};
-use super::id::{Digest, OperationId, Scope, SessionId};
+use super::footprint::Runs;
+use super::id::{Digest, Key, OperationId, SessionId};
 use super::limits;
-use super::operation::{Actor, Gained, Kind, Operation, Outcome};
+use super::operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
 use super::session::{Session, Status};
 use super::state::State;
 use super::table::Table;
@@ -38,33 +39,19 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             if op.0 != at.seq {
                 return Err(Illegal("an operation's id is the position of its own record"));
             }
-            let scope = scope_of(act);
-            let operation = Operation {
-                id: *op,
-                kind: *kind,
-                scope: scope.clone(),
-                key: key.clone(),
-                request: *req,
-                session: sid.clone(),
-                state: Outcome::Accepted,
-                seq: at.seq,
-                digest: Digest::default(),
-                accepted_us: at.time.wall_us,
-                gained: Gained::default(),
-                failure: None,
-            };
-            if state.keys.get(&(scope.clone(), key.clone())).is_some() {
+            let operation = accepted((*op, *kind), (act, key), *req, sid.as_ref(), at);
+            if state.operation_by_key(&operation.scope, key).is_some() {
                 return Err(Illegal("a key binds one operation"));
             }
-            state.keys.insert((scope, key.clone()), *op);
+            state.free_form += usize::from(operation.is_free_form());
+            state.keys.insert((operation.scope.clone(), key.clone()), *op);
             state.operations.insert(*op, Arc::new(operation));
-            accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)
+            accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)?;
+            state.hold(*op, sid.as_ref());
+            Ok(())
         }
         Event::Finish { sid, op, st, res, body, .. } => {
-            settle(state, *op, *st, at.seq, |operation| {
-                operation.gained = res.clone();
-                operation.failure.clone_from(body);
-            })?;
+            settle(state, *op, *st, at.seq, res.clone(), body.clone())?;
             let waiting = sid.as_ref().and_then(|sid| state.sessions.get_mut(sid));
             if let Some(session) = waiting {
                 let session = Arc::make_mut(session);
@@ -78,7 +65,7 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             Ok(())
         }
         Event::Host { sid, ep, body } => host(state, sid, *ep, body, at),
-        Event::Session { sid, ep, body } => change(state, sid, *ep, body),
+        Event::Session { sid, ep, body } => change(state, sid, *ep, body, at),
         Event::Fence { sid, body, .. } => fence(state, sid, body),
         Event::Beat { body } => {
             for (id, seen_us) in &body.seen {
@@ -90,10 +77,45 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             Ok(())
         }
         Event::Conflict { .. } => Ok(()),
-        Event::Operator { body: Decided { operation, outcome, .. }, .. } => {
-            settle(state, *operation, *outcome, at.seq, |_| {})
+        Event::Operator { body, .. } => {
+            settle(state, body.operation, body.outcome, at.seq, Gained::default(), decided(body))
         }
     }
+}
+
+/// An operation as the record that accepts it makes it.
+pub(super) fn accepted(
+    (id, kind): (OperationId, Kind),
+    (act, key): (&Actor, &Key),
+    request: Digest,
+    session: Option<&SessionId>,
+    at: At,
+) -> Operation {
+    Operation {
+        id,
+        kind,
+        scope: act.scope(),
+        key: key.clone(),
+        request,
+        session: session.cloned(),
+        state: Outcome::Accepted,
+        seq: at.seq,
+        digest: Digest::default(),
+        accepted_us: at.time.wall_us,
+        gained: Gained::default(),
+        failure: None,
+    }
+}
+
+/// The error of an operation that an operator called failed.
+pub(super) fn decided(decided: &Decided) -> Option<Failure> {
+    let failure = Failure {
+        code: "uncertain".to_owned(),
+        reason: "resolved".to_owned(),
+        message: decided.reason.clone(),
+        obstacle: None,
+    };
+    (decided.outcome != Outcome::Succeeded).then_some(failure)
 }
 
 fn generation(state: &mut State, body: &Generation) -> Result<(), Illegal> {
@@ -120,30 +142,28 @@ fn expire_starts(state: &mut State) {
     }
 }
 
-/// Whose key it was: the credential decides, not an argument (requirement R67).
-fn scope_of(act: &Actor) -> Scope {
-    act.sid.clone().map_or(Scope::Owner, Scope::Session)
-}
-
 fn settle(
     state: &mut State,
     id: OperationId,
     outcome: Outcome,
     seq: u64,
-    fill: impl FnOnce(&mut Operation),
+    gained: Gained,
+    failure: Option<Failure>,
 ) -> Result<(), Illegal> {
     let operation = state.operations.get_mut(&id).ok_or(Illegal("an outcome without an operation"))?;
     let operation = Arc::make_mut(operation);
-    if !operation.state.may_become(outcome) {
-        return Err(Illegal("a settled outcome never changes"));
+    let was = operation.state;
+    operation.settle(outcome, seq, gained, failure)?;
+    match outcome {
+        Outcome::Aborted => {
+            let key = (operation.scope.clone(), operation.key.clone());
+            state.free_form -= usize::from(operation.is_free_form()).min(state.free_form);
+            state.keys.remove(&key);
+        }
+        Outcome::Succeeded | Outcome::Failed | Outcome::Uncertain if was == Outcome::Accepted => state.settled += 1,
+        Outcome::Accepted | Outcome::Succeeded | Outcome::Failed | Outcome::Uncertain => {}
     }
-    operation.state = outcome;
-    operation.seq = seq;
-    fill(operation);
-    if outcome == Outcome::Aborted {
-        let key = (operation.scope.clone(), operation.key.clone());
-        state.keys.remove(&key);
-    }
+    state.loose.push(id);
     Ok(())
 }
 
@@ -179,7 +199,7 @@ fn accept(
     }
     match plan {
         Plan::Launch { deadline_boot_us } => {
-            let prior = Session { prior: None, ..session.clone() };
+            let prior = Session { prior: None, latest: Vec::new(), held: Runs::default(), ..session.clone() };
             session.prior = Some(Arc::new(prior));
             session.status = Status::Starting;
             session.episode = ep.ok_or(Illegal("a launch without its episode"))?;
@@ -269,6 +289,8 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         starts: vec![op],
         stops: Vec::new(),
         deletes: Vec::new(),
+        latest: Vec::new(),
+        held: Runs::default(),
     };
     state.sessions.insert(sid.clone(), Arc::new(session));
     state.ages.insert(at.seq, sid.clone());
@@ -300,7 +322,7 @@ fn host(state: &mut State, sid: &SessionId, ep: u32, change: &HostChange, at: At
     Ok(())
 }
 
-fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange) -> Result<(), Illegal> {
+fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, at: At) -> Result<(), Illegal> {
     const NO_SESSION: Illegal = Illegal("a change without its session");
     if matches!(change, SessionChange::Removed) && state.removals.remove(sid).is_some() {
         return Ok(());
@@ -342,20 +364,23 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange) -
                 back.starts = std::mem::take(&mut session.starts);
                 back.stops = std::mem::take(&mut session.stops);
                 back.deletes = std::mem::take(&mut session.deletes);
+                back.latest = std::mem::take(&mut session.latest);
+                back.held = std::mem::take(&mut session.held);
                 *session = back;
             }
-            None => leave(state, sid, Some(ep)),
+            None => leave(state, sid, Some(ep), at),
         },
         SessionChange::Deleting => session.status = Status::Deleted,
-        SessionChange::Forgotten => leave(state, sid, Some(ep)),
-        SessionChange::Removed => leave(state, sid, None),
+        SessionChange::Forgotten => leave(state, sid, Some(ep), at),
+        SessionChange::Removed => leave(state, sid, None, at),
     }
     Ok(())
 }
 
 /// Takes a session from the list; `owed` is the episode of the removal that its files are still owed.
-fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>) {
+fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>, at: At) {
     let Some(session) = state.sessions.remove(sid) else { return };
+    state.release(&session, at.time.wall_us);
     state.ages.remove(&session.created_seq);
     if let Some(name) = &session.name {
         state.names.remove(name);

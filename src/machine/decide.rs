@@ -1,16 +1,18 @@
 //! A request meets the state: events, or a refusal. The order of the questions is fixed: the key first (a retry is
 //! answered whatever became of its target), then the caller's rights, then the session's table.
 
-use super::event::{Conflict, Decided, Event, FenceChange, Plan, SessionChange};
+use super::event::{Decided, Event, FenceChange, Plan, SessionChange};
+use super::footprint::Footprint;
 use super::id::{OperationId, Scope, SessionId};
 use super::input::{Action, Input, PreparedSession, Request, Target};
 use super::limits;
 use super::observe::observe;
-use super::operation::{Gained, Kind, Outcome};
+use super::operation::{Gained, Kind, Operation, Outcome};
 use super::refusal::Refusal;
 use super::session::{Ask, Move, Session, on_request};
 use super::state::State;
 use super::time::Time;
+use std::sync::Arc;
 
 /// What a turn learns from one input.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -43,6 +45,11 @@ pub enum Answer {
         /// The episode.
         episode: u32,
     },
+    /// The key may belong to one of these operations, which were let go: the shell must read their records back and
+    /// ask again.
+    Recall(Vec<Footprint>),
+    /// The outcome of this operation, which was let go and read back.
+    Recalled(Arc<Operation>),
 }
 
 /// Decides one input. `seq` is the ledger position that the first event of this decision will get.
@@ -60,27 +67,13 @@ fn plain(events: Vec<Event>) -> Decision {
     Decision { events, answer: Answer::Nothing }
 }
 
-fn refused(refusal: Refusal) -> Decision {
+pub(super) fn refused(refusal: Refusal) -> Decision {
     Decision { events: Vec::new(), answer: Answer::Refused(refusal) }
 }
 
 fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Decision {
-    if let Some(operation) = state.operation_by_key(&request.scope, &request.key) {
-        let known = operation.id;
-        if operation.request == request.digest {
-            return Decision { events: Vec::new(), answer: Answer::Operation { id: known, replayed: true } };
-        }
-        if known.0 < request.digests_since {
-            return refused(Refusal::Incomparable { operation: known, state: operation.state });
-        }
-        let refusal = Refusal::KeyConflict { operation: known, stored: operation.request, given: request.digest };
-        let body = Conflict {
-            scope: request.scope.clone(),
-            key: request.key.clone(),
-            operation: known,
-            given: request.digest,
-        };
-        return Decision { events: vec![Event::Conflict { body }], answer: Answer::Refused(refusal) };
+    if let Some(decision) = super::keyed::asked_before(state, now, request) {
+        return decision;
     }
     let ask = Asked { state, now, seq, request };
     match &request.action {
@@ -90,7 +83,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
         Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
         Action::Prune { older_ms } => ask.prune(*older_ms),
-        Action::Resolve { operation, succeeded, reason } => ask.resolve(*operation, *succeeded, reason),
+        Action::Resolve { operation, succeeded, reason } => ask.resolve(operation, *succeeded, reason),
     }
 }
 
@@ -233,10 +226,14 @@ impl Asked<'_> {
         self.answered(events)
     }
 
-    fn resolve(&self, id: OperationId, succeeded: bool, reason: &str) -> Decision {
+    fn resolve(&self, found: &Result<OperationId, Refusal>, succeeded: bool, reason: &str) -> Decision {
         if self.request.scope != Scope::Owner {
             return refused(Refusal::OwnerOnly);
         }
+        let id = match found {
+            Ok(id) => *id,
+            Err(refusal) => return refused(refusal.clone()),
+        };
         let Some(operation) = self.state.operations.get(&id) else {
             return refused(Refusal::NoOperation { given: id.to_string() });
         };

@@ -114,6 +114,22 @@ fn key_ok(text: &str) -> bool {
     (1..=super::limits::KEY_BYTES).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
 }
 
+impl Key {
+    /// When it was made, in milliseconds since the Unix epoch, if it is a UUIDv7: those tell it themselves.
+    pub fn made_ms(&self) -> Option<u64> {
+        let text = self.as_str();
+        let formed = text.len() == 36
+            && text.bytes().enumerate().all(|(at, byte)| match at {
+                8 | 13 | 18 | 23 => byte == b'-',
+                14 => byte == b'7',
+                19 => matches!(byte, b'8' | b'9' | b'a' | b'b' | b'A' | b'B'),
+                _ => byte.is_ascii_hexdigit(),
+            });
+        let (high, low) = (text.get(..8)?, text.get(9..13)?);
+        if formed { u64::from_str_radix(&format!("{high}{low}"), 16).ok() } else { None }
+    }
+}
+
 /// An operation's id: the ledger position of the record that accepted it, so that `op-417` is record 417.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -252,6 +268,25 @@ mod tests {
         assert!(Key::parse(&"k".repeat(128)).is_ok());
         for bad in ["", "tab\t", "é", &"k".repeat(129)] {
             assert!(Key::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_uuid_of_version_7_tells_when_it_was_made_and_nothing_else_does() {
+        let made = |text: &str| Key::parse(text).unwrap().made_ms();
+        // The example of RFC 9562, appendix A.6: February 22, 2022 2:22:22 PM GMT-05:00.
+        assert_eq!(made("017F22E2-79B0-7CC3-98C4-DC0C0C07398F"), Some(0x017f_22e2_79b0));
+        assert_eq!(made("017f22e2-79b0-7cc3-98c4-dc0c0c07398f"), Some(1_645_557_742_000));
+        for other in [
+            "017f22e2-79b0-4cc3-98c4-dc0c0c07398f",
+            "017f22e2-79b0-7cc3-c8c4-dc0c0c07398f",
+            "017f22e279b07cc398c4dc0c0c07398f",
+            "017f22e2-79b0-7cc3-98c4-dc0c0c07398g",
+            "017f22e2-79b0-7cc3-98c4-dc0c0c07398f0",
+            "{17f22e2-79b0-7cc3-98c4-dc0c0c07398f",
+            "k",
+        ] {
+            assert_eq!(made(other), None, "{other}");
         }
     }
 

@@ -1,10 +1,11 @@
 //! What comes into the machine: requests of callers, observations of the world, the passing of time. Data only.
 
 use super::id::{Digest, Key, Name, OperationId, Scope, SessionId};
-use super::operation::Actor;
+use super::operation::{Actor, Operation};
 use super::refusal::Refusal;
 use super::session::{Exit, Obstacle, Phase, Run, Survivor};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One input of a turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,27 @@ pub struct Request {
     pub digests_since: u64,
     /// What is asked.
     pub action: Action,
+    /// What the ledger says of the operations that may have its key ([`super::Answer::Recall`]); empty at first.
+    pub recalled: Vec<Recalled>,
+}
+
+/// An operation that was let go, as the ledger has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Recalled {
+    /// Its records were read back.
+    Read(Arc<Operation>),
+    /// They cannot be read.
+    Unreadable(OperationId),
+}
+
+impl Recalled {
+    /// Which operation.
+    pub fn id(&self) -> OperationId {
+        match self {
+            Self::Read(operation) => operation.id,
+            Self::Unreadable(id) => *id,
+        }
+    }
 }
 
 /// The session a request names. Resolving a name may fail; a replay needs no resolving, so the failure waits here.
@@ -89,8 +111,8 @@ pub enum Action {
     },
     /// An operator's decision about an uncertain operation.
     Resolve {
-        /// Which.
-        operation: OperationId,
+        /// Which. Finding it may fail; a replay needs none, so the failure waits here.
+        operation: Result<OperationId, Refusal>,
         /// Whether it succeeded.
         succeeded: bool,
         /// Why, in the operator's words.

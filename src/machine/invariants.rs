@@ -60,5 +60,6 @@ pub fn violations(state: &State) -> Vec<String> {
             format!("{id}: {} and {}waiting", operation.state.word(), if open { "not " } else { "" }),
         );
     }
+    found.extend(state.retained_wrongly());
     found
 }

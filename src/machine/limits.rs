@@ -28,5 +28,62 @@ pub const BEAT_INPUT: usize = 4_000;
 pub const SURVIVORS: usize = 32;
 /// Longest free text that an observation may bring into the ledger, in bytes.
 pub const REASON_BYTES: usize = 1_024;
+/// A settled key is known this long at least, in microseconds: 7 days (ledger rule 3). A UUIDv7 key that is older and not
+/// known is refused as `key_expired`.
+pub const KEY_WINDOW_US: u64 = 7 * 24 * 3_600 * 1_000_000;
+/// And so many of the last settled keys are known at least, however old they are.
+pub const KEYS_SETTLED: u64 = 100_000;
+/// Most free-form keys that are known at one time. Beyond: a new one is refused as `capacity`; a UUIDv7 key is taken.
+pub const KEYS_FREE_FORM: usize = 100_000;
+/// A UUIDv7 key that claims to be made more than this after the broker's clock, in microseconds, counts as free-form.
+pub const KEY_AHEAD_US: u64 = 24 * 3_600 * 1_000_000;
+/// Most operations that are known, in full or as footprints (32 bytes each). Beyond: what starts something is refused as
+/// `capacity`.
+pub const OPERATIONS_KNOWN: usize = 8_000_000;
+/// So many more may stop, delete, prune and resolve.
+pub const OPERATIONS_IN_RESERVE: usize = 1_000_000;
+/// Most operations that are kept in full before what starts something is refused as `capacity`: only those that are not
+/// settled can be so many.
+pub const OPERATIONS_IN_FULL: usize = 100_000;
+/// The latest operations that are kept in full: what a list shows of those that are settled.
+pub const OPERATIONS_RECENT: usize = 1_000;
+/// The latest operations of one session that are kept in full.
+pub const OPERATIONS_OF_SESSION: usize = 4;
+/// Footprints that are forgotten together: a power of two.
+pub const FOOTPRINTS_IN_BATCH: usize = 16_384;
 /// Most operations that wait for one session's start, end or removal. Beyond: `session_busy`.
 pub const WAITING_OPERATIONS: usize = 64;
+
+/// How much of what is settled is known, and how long. The product keeps what the constants above say; a test keeps
+/// less, so that it gets there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// [`OPERATIONS_RECENT`].
+    pub recent: usize,
+    /// [`OPERATIONS_OF_SESSION`].
+    pub of_session: usize,
+    /// [`FOOTPRINTS_IN_BATCH`].
+    pub batch: usize,
+    /// [`KEY_WINDOW_US`].
+    pub window_us: u64,
+    /// [`KEYS_SETTLED`].
+    pub settled: u64,
+    /// [`KEYS_FREE_FORM`].
+    pub free_form: usize,
+    /// [`OPERATIONS_KNOWN`].
+    pub known: usize,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            recent: OPERATIONS_RECENT,
+            of_session: OPERATIONS_OF_SESSION,
+            batch: FOOTPRINTS_IN_BATCH,
+            window_us: KEY_WINDOW_US,
+            settled: KEYS_SETTLED,
+            free_form: KEYS_FREE_FORM,
+            known: OPERATIONS_KNOWN,
+        }
+    }
+}

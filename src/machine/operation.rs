@@ -1,5 +1,6 @@
 //! An operation: one mutating request, one outcome (law 5). The table says which outcome may follow which.
 
+use super::apply::Illegal;
 use super::id::{Digest, Key, OperationId, Scope, SessionId};
 use super::session::{Exit, Obstacle, Status, Survivor};
 use serde::{Deserialize, Serialize};
@@ -143,6 +144,13 @@ pub struct Actor {
     pub sid: Option<SessionId>,
 }
 
+impl Actor {
+    /// Whose key it is: the credential decides, not an argument (requirement R67).
+    pub fn scope(&self) -> Scope {
+        self.sid.clone().map_or(Scope::Owner, Scope::Session)
+    }
+}
+
 /// An operation, as the fold of the ledger knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -170,6 +178,31 @@ pub struct Operation {
     pub gained: Gained,
     /// Why it did not succeed.
     pub failure: Option<Failure>,
+}
+
+impl Operation {
+    /// Whether its key tells no time that can be believed, so that it is known as long as its session.
+    pub fn is_free_form(&self) -> bool {
+        super::retain::believed_us(&self.key, self.accepted_us).is_none()
+    }
+
+    /// Its outcome, as the record at `seq` has it.
+    ///
+    /// # Errors
+    /// [`Illegal`] if it has another one that never changes.
+    pub(super) fn settle(
+        &mut self,
+        outcome: Outcome,
+        seq: u64,
+        gained: Gained,
+        failure: Option<Failure>,
+    ) -> Result<(), Illegal> {
+        if !self.state.may_become(outcome) {
+            return Err(Illegal("a settled outcome never changes"));
+        }
+        (self.state, self.seq, self.gained, self.failure) = (outcome, seq, gained, failure);
+        Ok(())
+    }
 }
 
 #[cfg(test)]

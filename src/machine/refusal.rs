@@ -23,6 +23,16 @@ pub enum Refusal {
         /// What became of it.
         state: Outcome,
     },
+    /// The key tells a time from before the window in which keys are known; whether it was used cannot be told.
+    KeyExpired {
+        /// Keys made up to this time may have been forgotten; wall clock, microseconds.
+        until_us: u64,
+    },
+    /// The key may belong to an operation whose records cannot be read.
+    Unreadable {
+        /// Which.
+        operation: OperationId,
+    },
     /// No such session, or none that the caller may know of; the two read alike.
     NoSession {
         /// The name that was given.

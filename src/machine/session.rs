@@ -14,6 +14,7 @@
 //! ```
 //! `starting`, `ready` and `stopping` may have a process ("live"); the others have none, proven.
 
+use super::footprint::Runs;
 use super::id::{Digest, Name, OperationId, Process, SessionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -297,6 +298,10 @@ pub struct Session {
     pub stops: Vec<OperationId>,
     /// Operations that wait for its removal.
     pub deletes: Vec<OperationId>,
+    /// Its latest operations, which are kept in full.
+    pub latest: Vec<OperationId>,
+    /// Its operations with free-form keys that were let go: known as long as it is there.
+    pub held: Runs,
 }
 
 impl Session {

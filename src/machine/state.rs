@@ -2,7 +2,9 @@
 //! the view or undone at the cost of what it touched.
 
 use super::id::{Key, Name, OperationId, Scope, SessionId};
-use super::operation::{Operation, Outcome};
+use super::limits::Retention;
+use super::operation::Operation;
+use super::past::Past;
 use super::session::Session;
 use super::table::Table;
 use std::sync::Arc;
@@ -26,13 +28,32 @@ pub struct State {
     pub removals: Table<SessionId, u32>,
     /// Stops whose end must be proven by then; boot clock, microseconds.
     pub deadlines: Table<(u64, SessionId), u32>,
-    /// Operations that are known.
+    /// Operations that are kept in full.
     pub operations: Table<OperationId, Arc<Operation>>,
-    /// Keys that bind.
+    /// Their keys, where they bind.
     pub keys: Table<(Scope, Key), OperationId>,
+    /// Those that were let go.
+    pub past: Arc<Past>,
+    /// How many keys were ever settled.
+    pub settled: u64,
+    /// How many free-form keys are known.
+    pub free_form: usize,
+    /// What is kept, and how long.
+    pub retention: Retention,
+    /// The latest operations are those from this position on.
+    pub(super) recent_from: u64,
+    /// How many they are.
+    pub(super) recent: usize,
+    /// Operations that lost what held them, until the turn is closed.
+    pub(super) loose: Vec<OperationId>,
 }
 
 impl State {
+    /// An empty one that keeps so much.
+    pub fn keeping(retention: Retention) -> Self {
+        Self { retention, ..Self::default() }
+    }
+
     /// Copies what this turn touched to the view.
     pub fn publish(&mut self, view: &mut Self) {
         view.generation = self.generation;
@@ -45,6 +66,9 @@ impl State {
         self.deadlines.publish(&mut view.deadlines);
         self.operations.publish(&mut view.operations);
         self.keys.publish(&mut view.keys);
+        view.past = Arc::clone(&self.past);
+        (view.settled, view.free_form, view.retention) = (self.settled, self.free_form, self.retention);
+        (view.recent_from, view.recent) = (self.recent_from, self.recent);
     }
 
     /// Puts back what this turn touched, from the view: the write failed and nothing of it happened.
@@ -59,6 +83,10 @@ impl State {
         self.deadlines.revert(&view.deadlines);
         self.operations.revert(&view.operations);
         self.keys.revert(&view.keys);
+        self.past = Arc::clone(&view.past);
+        (self.settled, self.free_form, self.retention) = (view.settled, view.free_form, view.retention);
+        (self.recent_from, self.recent) = (view.recent_from, view.recent);
+        self.loose.clear();
     }
 
     /// Fills in the digest of an operation's latest record, once the ledger has formed it.
@@ -79,13 +107,8 @@ impl State {
         }
     }
 
-    /// The operation that this key binds in this scope.
+    /// The operation that is kept in full and has this key in this scope.
     pub fn operation_by_key(&self, scope: &Scope, key: &Key) -> Option<&Arc<Operation>> {
         self.operations.get(self.keys.get(&(scope.clone(), key.clone()))?)
-    }
-
-    /// Whether this operation is settled or uncertain, so that its callers can be answered.
-    pub fn is_answerable(&self, id: OperationId) -> bool {
-        self.operations.get(&id).is_some_and(|operation| operation.state != Outcome::Accepted)
     }
 }

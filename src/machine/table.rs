@@ -67,6 +67,11 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.range((lower, Bound::Unbounded))
     }
 
+    /// The rows from `key` on.
+    pub fn from(&self, key: &K) -> impl DoubleEndedIterator<Item = (&K, &V)> {
+        self.rows.range(key..)
+    }
+
     /// The rows before `key`, or all of them for `None`.
     pub fn before(&self, key: Option<&K>) -> impl DoubleEndedIterator<Item = (&K, &V)> {
         use std::ops::Bound;

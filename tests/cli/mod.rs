@@ -9,6 +9,8 @@ mod config;
 mod explain;
 /// What refusals tell to type next, and what tables show.
 mod hints;
+/// Keys that are old, and outcomes that are no longer in memory.
+mod keys;
 /// The ledger without a broker.
 mod ledger;
 /// From spawn to prune, as documents.

@@ -5,6 +5,7 @@ use super::clients::Clients;
 use super::computer::Computer;
 use super::front::{Answer, Front, Reply, Ticket};
 use super::hands::Hands;
+use super::history;
 use super::oracle::Oracle;
 use super::promises;
 use super::random::Random;
@@ -12,8 +13,10 @@ use super::start::{Sut, start};
 use super::trace::{Checked, Trace, claim};
 use ostler::broker::desk::{Desk, World};
 use ostler::broker::inbox::{Post, TURN_INPUTS};
+use ostler::broker::recall::recall;
 use ostler::broker::turn::{Planted, Told};
 use ostler::broker::view::View;
+use ostler::machine::limits::Retention;
 use ostler::machine::{Effect, Observation, Word};
 use ostler_ledger::storage::{Call, SimulatedDisk, SimulatedStorage};
 use std::cell::RefCell;
@@ -44,6 +47,8 @@ pub(super) struct Scene<'a> {
     pub(super) armed: Option<Call>,
     /// The disk may be full.
     pub(super) full: bool,
+    /// What the broker keeps.
+    pub(super) retention: Retention,
 }
 
 /// A broker that runs.
@@ -144,13 +149,14 @@ impl Broker {
             .or_else(|| waits(self.front.has_calls(), format!("unanswered: {:?}", self.front)))
     }
 
-    /// Whether the timer of the broker would go off now.
+    /// Whether the timer of the broker would go off now, or its watch would try whether the disk takes records again.
     pub(super) fn is_due(&self, now_us: u64) -> bool {
-        self.deadline.borrow().is_some_and(|due| due <= now_us)
+        self.deadline.borrow().is_some_and(|due| due <= now_us) || self.degraded.borrow().is_some()
     }
 
     pub(super) fn tick(&mut self) {
         self.mail.push_back(Post::Tick);
+        self.mail.extend(self.degraded.borrow().is_some().then_some(Post::Probe));
     }
 
     /// Hosts said when they were last seen.
@@ -268,10 +274,12 @@ impl Broker {
 
     /// What left the desk before its process ended; some of it arrived.
     fn last_words(&mut self, told: &[(Ticket, Told)], luck: u64, scene: &mut Scene<'_>) -> Checked {
+        scene.oracle.forget(&self.view.read(), scene.disk, scene.trace)?;
         for (index, (ticket, told)) in told.iter().enumerate() {
             if is_fast(luck, index)
                 && let Some(reply) = self.front.last_word(*ticket, told)
             {
+                scene.trace.mark("answered in the last instant".to_owned());
                 arrive(*ticket, &reply, scene)?;
             }
         }
@@ -280,10 +288,18 @@ impl Broker {
 
     fn turned(&mut self, told: Vec<(Ticket, Told)>, luck: u64, scene: &mut Scene<'_>) -> Checked {
         let view = Arc::clone(&self.view);
+        scene.oracle.forget(&view.read(), scene.disk, scene.trace)?;
         for (index, (ticket, told)) in told.into_iter().enumerate() {
             let state = view.read();
             let intents = &scene.clients.intents;
-            let again = self.front.told(ticket, &told, intents, &state, scene.computer, scene.random);
+            let again = if let Told::Recall(rows) = &told {
+                scene.trace.line(format!("    recall for {ticket}: {rows:?}"));
+                let ledger = history::copy(scene.disk).storage();
+                let recalled = rows.iter().map(|row| recall(&ledger, row)).collect();
+                self.front.recalled(ticket, recalled, intents, &state)
+            } else {
+                self.front.told(ticket, &told, intents, &state, scene.computer, scene.random)
+            };
             self.mail.extend(again.map(|(ticket, request)| Post::Request(request, ticket)));
             drop(state);
             if is_fast(luck, index)
@@ -304,6 +320,11 @@ fn is_fast(luck: u64, index: usize) -> bool {
 fn arrive(ticket: Ticket, reply: &Reply, scene: &mut Scene<'_>) -> Checked {
     scene.trace.line(format!("  answer {ticket}: {}", reply.answer.text()));
     scene.trace.mark(reply.answer.mark());
+    if let Answer::Settled { operation, replayed: true } = &reply.answer
+        && scene.oracle.is_let_go(operation.id)
+    {
+        scene.trace.mark("replayed what was let go".to_owned());
+    }
     let intent = &mut scene.clients.intents[reply.intent];
     intent.open -= 1;
     intent.accepted |= matches!(reply.answer, Answer::Settled { .. });

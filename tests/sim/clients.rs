@@ -49,6 +49,8 @@ pub(super) enum Aim {
 pub(super) struct Habits {
     /// How often of a thousand a key is used for another request.
     pub(super) reused_keys: usize,
+    /// How often a key is a UUIDv7.
+    pub(super) timed_keys: usize,
     /// How often a spawn carries many labels, so that its record is long.
     pub(super) long_records: usize,
     /// How often a session asks, not the owner.
@@ -59,6 +61,8 @@ pub(super) struct Habits {
 #[derive(Debug)]
 pub(super) struct Clients {
     pub(super) intents: Vec<Intent>,
+    /// The wall clock, from which keys are made.
+    pub(super) now_us: u64,
     habits: Habits,
     keys: u64,
 }
@@ -92,7 +96,7 @@ impl Wish {
 
 impl Clients {
     pub(super) fn new(habits: Habits) -> Self {
-        Self { intents: Vec::new(), habits, keys: 0 }
+        Self { intents: Vec::new(), now_us: 0, habits, keys: 0 }
     }
 
     /// A new wish, made with a look at the sessions; its number.
@@ -140,9 +144,18 @@ impl Clients {
             }
             Some(_) | None => {
                 self.keys += 1;
-                Key::parse(&format!("key-{}", self.keys)).expect("a key")
+                let timed = random.chance(self.habits.timed_keys);
+                let text = if timed { self.timed_key(random) } else { format!("key-{}", self.keys) };
+                Key::parse(&text).expect("a key")
             }
         }
+    }
+
+    /// A UUIDv7 of now, mostly; some clients' clocks are wrong.
+    fn timed_key(&self, random: &mut Random) -> String {
+        let wrong_us = random.weighted(&[(30, 0), (1, -700_000_000_000), (1, 40_000_000_000), (1, 300_000_000_000)]);
+        let made_ms = self.now_us.saturating_add_signed(wrong_us.unwrap_or(0)) / 1_000;
+        format!("{:08x}-{:04x}-7000-8000-{:012x}", made_ms >> 16, made_ms & 0xffff, self.keys)
     }
 
     fn wanted(&self, state: &State, sessions: &[SessionId], random: &mut Random) -> Wish {

@@ -6,7 +6,8 @@ use super::computer::Computer;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Digest, Operation, OperationId, PreparedSession, Refusal, Request, Scope, SessionId, State, Target,
+    Action, Actor, Digest, Known, Operation, OperationId, PreparedSession, Recalled, Refusal, Request, Scope,
+    SessionId, State, Target,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ struct Call {
     preparing: Option<(SessionId, u32)>,
     preparations: u32,
     known: Option<OperationId>,
+    recalled: Vec<Recalled>,
 }
 
 /// An answer on its way.
@@ -46,8 +48,8 @@ pub(super) struct Reply {
 
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// It has an operation; as it stands in the view, or none if the broker died at once.
-    Settled { id: OperationId, replayed: bool, operation: Option<Arc<Operation>> },
+    /// It has an operation, with this outcome.
+    Settled { operation: Arc<Operation>, replayed: bool },
     /// Nothing was done.
     Refused(Refusal),
     /// The disk would not take it; nothing was done.
@@ -60,10 +62,7 @@ impl Answer {
     /// The situation that it stands for.
     pub(super) fn mark(&self) -> String {
         match self {
-            Self::Settled { operation: Some(operation), .. } => {
-                format!("{} {}", operation.kind.word(), operation.state.word())
-            }
-            Self::Settled { operation: None, .. } => "answered in the last instant".to_owned(),
+            Self::Settled { operation, .. } => format!("{} {}", operation.kind.word(), operation.state.word()),
             Self::Refused(refusal) => {
                 let text = format!("{refusal:?}");
                 format!("refused {}", text.split([' ', '{']).next().unwrap_or_default())
@@ -75,12 +74,9 @@ impl Answer {
 
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Settled { id, replayed, operation } => {
-                let as_told = operation.as_ref().map(|operation| {
-                    let digest = operation.digest.to_string();
-                    format!("{} at {} {}", operation.state.word(), operation.seq, &digest[..8])
-                });
-                format!("{id} {} replayed {replayed}", as_told.unwrap_or_default())
+            Self::Settled { operation, replayed } => {
+                let (state, digest) = (operation.state.word(), operation.digest.to_string());
+                format!("{} {state} at {} {} replayed {replayed}", operation.id, operation.seq, &digest[..8])
             }
             Self::Refused(refusal) => format!("refused {refusal:?}"),
             Self::Storage => "storage".to_owned(),
@@ -100,13 +96,27 @@ impl Front {
         random: &mut Random,
     ) -> (Ticket, Request) {
         self.last += 1;
-        let mut call = Call { intent: number, made: None, preparing: None, preparations: 0, known };
-        if view.operation_by_key(&intent.scope, &intent.key).is_none() {
+        let recalled = Vec::new();
+        let mut call = Call { intent: number, made: None, preparing: None, preparations: 0, known, recalled };
+        if view.known(&intent.scope, &intent.key) == Known::Nowhere {
             call.made = make(intent, computer, random);
         }
-        let request = request(intent, call.made.as_ref(), None, view);
+        let request = request(intent, &call, None, view);
         self.calls.insert(self.last, call);
         (self.last, request)
+    }
+
+    /// The operations that may have a call's key were read back; asks again.
+    pub(super) fn recalled(
+        &mut self,
+        ticket: Ticket,
+        recalled: Vec<Recalled>,
+        intents: &[Intent],
+        view: &State,
+    ) -> Option<(Ticket, Request)> {
+        let call = self.calls.get_mut(&ticket)?;
+        call.recalled = recalled;
+        Some((ticket, request(&intents[call.intent], call, None, view)))
     }
 
     /// How many calls wait for files.
@@ -137,7 +147,7 @@ impl Front {
         if let Some(spec) = computer.folders.get(&run.0).map(|folder| folder.spec) {
             computer.prepare(&run, spec);
         }
-        Some((ticket, request(intent, None, Some(run.1), view)))
+        Some((ticket, request(intent, call, Some(run.1), view)))
     }
 
     /// The turn answered a call; what is to be asked again, if anything.
@@ -167,13 +177,13 @@ impl Front {
                 None => {
                     unmake(call.made.take(), computer);
                     call.made = make(intent, computer, random);
-                    Some((ticket, request(intent, call.made.as_ref(), None, view)))
+                    Some((ticket, request(intent, &call, None, view)))
                 }
             };
             self.calls.insert(ticket, call);
             return again;
         }
-        let answer = answer(told, view)?;
+        let answer = answer(told)?;
         if !matches!(answer, Answer::Settled { replayed: false, .. }) {
             unmake(call.made.take(), computer);
         }
@@ -184,7 +194,7 @@ impl Front {
     /// The answer of a broker that died in the same instant.
     pub(super) fn last_word(&self, ticket: Ticket, told: &Told) -> Option<Reply> {
         let call = self.calls.get(&ticket)?;
-        let answer = answer(told, &State::default())?;
+        let answer = answer(told)?;
         Some(Reply { intent: call.intent, answer, known: call.known })
     }
 
@@ -193,15 +203,14 @@ impl Front {
     }
 }
 
-fn answer(told: &Told, view: &State) -> Option<Answer> {
+fn answer(told: &Told) -> Option<Answer> {
     match told {
-        Told::Settled { operation: id, replayed, .. } => {
-            let operation = view.operations.get(id).cloned();
-            Some(Answer::Settled { id: *id, replayed: *replayed, operation })
+        Told::Settled { operation, replayed, .. } => {
+            Some(Answer::Settled { operation: Arc::clone(operation), replayed: *replayed })
         }
         Told::Refused(refusal) => Some(Answer::Refused(refusal.clone())),
         Told::Storage { .. } => Some(Answer::Storage),
-        Told::Prepare { .. } => None,
+        Told::Prepare { .. } | Told::Recall(_) => None,
     }
 }
 
@@ -223,7 +232,7 @@ fn unmake(made: Option<SessionId>, computer: &mut Computer) {
     }
 }
 
-fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view: &State) -> Request {
+fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> Request {
     let find = |aim: &Aim| -> Target {
         let found = match aim {
             Aim::Id(id) => view.sessions.get(id).map(|session| session.id.clone()),
@@ -233,7 +242,7 @@ fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view
     };
     let action = match &intent.wish {
         Wish::Spawn { name, labels } => Action::Spawn {
-            prepared: made.map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
+            prepared: call.made.as_ref().map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
             name: name.clone(),
             labels: labels.clone(),
         },
@@ -244,7 +253,9 @@ fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view
         }
         Wish::Prune { older_ms } => Action::Prune { older_ms: *older_ms },
         Wish::Resolve { operation, succeeded } => {
-            Action::Resolve { operation: *operation, succeeded: *succeeded, reason: "seen".to_owned() }
+            let found = view.operations.get(operation).map(|found| found.id);
+            let operation = found.ok_or_else(|| Refusal::NoOperation { given: operation.to_string() });
+            Action::Resolve { operation, succeeded: *succeeded, reason: "seen".to_owned() }
         }
     };
     let sid = match &intent.scope {
@@ -259,5 +270,6 @@ fn request(intent: &Intent, made: Option<&SessionId>, episode: Option<u32>, view
         digest: intent.digest,
         digests_since: 0,
         action,
+        recalled: call.recalled.clone(),
     }
 }

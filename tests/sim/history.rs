@@ -2,8 +2,10 @@
 
 use super::clients::Intent;
 use super::computer::{Computer, Run};
+use super::forgetting::{Shelf, may_be_forgotten};
 use super::trace::{Broken, Checked, claim};
-use ostler::machine::{Scope, SessionId};
+use ostler::machine::limits::Retention;
+use ostler::machine::{OperationId, Scope, SessionId};
 use ostler_ledger::storage::{Folder, Name, SimulatedDisk};
 use ostler_ledger::{Records, VerifyOptions, verify};
 use serde_json::Value;
@@ -44,18 +46,21 @@ pub(super) fn verified(disk: &SimulatedDisk, boot: String, head: u64) -> Checked
 }
 
 /// The whole ledger against everything that ran.
-pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer) -> Checked {
+pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer, retention: Retention) -> Checked {
     let stories = stories(disk)?;
     chains(disk)?;
     let ran = |run: &Run| computer.executions.contains_key(run);
     let mut started: BTreeSet<&Run> = BTreeSet::new();
-    let mut effects: BTreeMap<&(Option<String>, String), usize> = BTreeMap::new();
+    let mut effects: BTreeMap<&(Option<String>, String), Vec<OperationId>> = BTreeMap::new();
     for (op, story) in &stories {
         let settled: Vec<&String> = story.outcomes.iter().filter(|outcome| *outcome != "uncertain").collect();
         claim(settled.len() <= 1, || format!("law 5: {op} has the outcomes {:?}", story.outcomes))?;
         let Some(run) = &story.starts else { continue };
         claim(started.insert(run), || format!("law 5: {run:?} is started by two operations"))?;
-        *effects.entry(&story.key).or_default() += usize::from(ran(run));
+        if ran(run) {
+            let op = OperationId::parse(op).map_err(|error| Broken(format!("{op}: {error}")))?;
+            effects.entry(&story.key).or_default().push(op);
+        }
         match settled.first().map(|outcome| outcome.as_str()) {
             Some("succeeded") if !story.outcomes.contains(&"uncertain".to_owned()) => {
                 claim(ran(run), || format!("law 7: {op} succeeded and {run:?} never ran"))?;
@@ -64,11 +69,27 @@ pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer
             Some(_) | None => {}
         }
     }
-    let twice = effects.iter().find(|(_, effects)| **effects > 1);
-    claim(twice.is_none(), || format!("law 5: one key, several effects: {twice:?}"))?;
+    for (key, mut effects) in effects {
+        effects.sort_unstable();
+        effects.windows(2).try_for_each(|pair| anew(key, (pair[0], pair[1]), disk, retention))?;
+    }
     let unknown = computer.executions.keys().find(|run| !started.contains(run));
     claim(unknown.is_none(), || format!("law 6: {unknown:?} ran and no record accepted it"))?;
     refusals(&stories, intents)
+}
+
+/// One key, several effects: only a free-form key may be used anew, once the broker was allowed to forget it.
+fn anew(
+    key: &(Option<String>, String),
+    (first, second): (OperationId, OperationId),
+    disk: &SimulatedDisk,
+    retention: Retention,
+) -> Checked {
+    let shelf = Shelf::of(disk)?;
+    let known = shelf.operation(first);
+    let known = known.ok_or_else(|| Broken(format!("law 5: {key:?} has {second}, and {first} is not settled")))?;
+    claim(known.is_free_form(), || format!("law 5: {key:?} has two effects, {first} and {second}"))?;
+    may_be_forgotten(&known, &shelf, retention, second.0)
 }
 
 /// A request whose every call was refused is nowhere; what is there was requested.

@@ -17,6 +17,10 @@ pub(super) struct Weather {
 /// Lets one host do its next step; tells what it did.
 pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random, weather: Weather) -> Checked<&'static str> {
     let host = computer.hosts.get(&pid).expect("the caller picked a living host").clone();
+    if host.stage == Stage::Ended {
+        computer.host_gone(pid);
+        return Ok("lets go of its lock");
+    }
     let Some(spec) = computer.folders.get(&host.run.0).map(|folder| folder.spec) else {
         // Its folder was removed under it; that it lives at all is for the oracle to judge.
         return Ok("has no folder");
@@ -40,10 +44,7 @@ pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random, weath
             Ok(advance(computer, pid, Stage::Running, "executes its command"))
         }
         Stage::Running => Ok(run_on(computer, pid, &host, random, weather)),
-        Stage::Ended => {
-            computer.host_gone(pid);
-            Ok("lets go of its lock")
-        }
+        Stage::Ended => Ok("has ended"),
     }
 }
 

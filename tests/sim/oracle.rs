@@ -15,9 +15,13 @@ use std::sync::Arc;
 /// Everything that was promised.
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
-    pub(super) told: BTreeMap<OperationId, Told>,
+    pub(super) told: BTreeMap<OperationId, Arc<Operation>>,
+    /// Of those, what the broker keeps a footprint of, only.
+    pub(super) let_go: BTreeSet<OperationId>,
+    /// Of those, what it has forgotten.
+    pub(super) forgotten: BTreeSet<OperationId>,
     /// What clients know to be bound by a key: its one operation that is not aborted.
-    bound: BTreeMap<(Scope, Key), OperationId>,
+    pub(super) bound: BTreeMap<(Scope, Key), OperationId>,
     /// Operations that somebody was told about as not replayed.
     fresh: BTreeSet<OperationId>,
     /// Sessions whose removal was acknowledged.
@@ -30,13 +34,6 @@ pub(super) struct Oracle {
     released: BTreeSet<Run>,
     /// What the last broker had published when it died.
     pub(super) published: Option<Arc<View>>,
-}
-
-/// An acknowledged operation.
-#[derive(Debug)]
-pub(super) struct Told {
-    /// As it was told; none if only its id is known.
-    pub(super) operation: Option<Arc<Operation>>,
 }
 
 impl Oracle {
@@ -75,15 +72,16 @@ impl Oracle {
     pub(super) fn answered(&mut self, reply: &Reply, intents: &[Intent], computer: &Computer) -> Checked {
         let intent = &intents[reply.intent];
         match &reply.answer {
-            Answer::Settled { id, replayed, operation } => {
+            Answer::Settled { operation, replayed } => {
+                let id = &operation.id;
                 let fresh = *replayed || self.fresh.insert(*id);
                 claim(fresh, || format!("law 5: {id} was answered twice as not replayed"))?;
                 let mut wishes = intents.iter().map(|intent| &intent.wish);
                 let resolved = wishes.any(|wish| matches!(wish, Wish::Resolve { operation, .. } if operation == id));
-                self.settled((reply, intent), (*id, *replayed), operation.as_ref(), computer, resolved)
+                self.settled((reply, intent), operation, *replayed, computer, resolved)
             }
-            Answer::Refused(refusal) => refused(reply, intent, refusal, intents),
-            Answer::Storage | Answer::Busy => claim(reply.known.is_none(), || {
+            Answer::Refused(refusal) => refused(self.known(reply), intent, refusal, intents),
+            Answer::Storage | Answer::Busy => claim(self.known(reply).is_none(), || {
                 format!("law 7: {} has {:?}, and was told that nothing was done", intent.key, reply.known)
             }),
         }
@@ -92,40 +90,44 @@ impl Oracle {
     fn settled(
         &mut self,
         (reply, intent): (&Reply, &Intent),
-        (id, replayed): (OperationId, bool),
-        operation: Option<&Arc<Operation>>,
+        operation: &Arc<Operation>,
+        replayed: bool,
         computer: &Computer,
         resolved: bool,
     ) -> Checked {
-        if let Some(operation) = operation {
-            same_request(operation, intent)?;
-            claim(operation.state != Outcome::Accepted, || format!("law 6: {id} was answered before it was settled"))?;
-            // What an operator decided is an opinion; the world need not agree.
-            if !resolved {
-                self.effects(operation, computer)?;
-            }
+        let id = operation.id;
+        same_request(operation, intent)?;
+        claim(operation.state != Outcome::Accepted, || format!("law 6: {id} was answered before it was settled"))?;
+        // What an operator decided is an opinion; the world need not agree.
+        if !resolved {
+            self.effects(operation, computer)?;
         }
-        if let Some(known) = reply.known {
+        if let Some(known) = self.known(reply) {
             claim(known == id && replayed, || {
                 format!("law 5: {} has {known} and was answered with {id}, replayed {replayed}", intent.key)
             })?;
         }
-        if operation.is_some_and(|operation| operation.state != Outcome::Aborted) {
+        // An answer may come so late that what it tells is forgotten.
+        if operation.state != Outcome::Aborted && !self.forgotten.contains(&id) {
             let key = (intent.scope.clone(), intent.key.clone());
             let bound = *self.bound.entry(key).or_insert(id);
             claim(bound == id, || format!("law 5: {} has two operations, {bound} and {id}", intent.key))?;
         }
-        let known = self.told.entry(id).or_insert(Told { operation: None });
-        match (&known.operation, operation) {
+        match self.told.get(&id) {
             // Answers may overtake each other; only what may follow is another answer.
-            (Some(then), Some(now)) if follows(then, now) => known.operation = Some(Arc::clone(now)),
-            (Some(then), Some(now)) => {
-                claim(follows(now, then), || format!("law 7: {id} was told as {then:?} and then as {now:?}"))?
+            Some(then) if !follows(then, operation) => claim(follows(operation, then), || {
+                format!("law 7: {id} was told as {then:?} and then as {operation:?}")
+            }),
+            Some(_) | None => {
+                self.told.insert(id, Arc::clone(operation));
+                Ok(())
             }
-            (None, Some(now)) => known.operation = Some(Arc::clone(now)),
-            (Some(_) | None, None) => {}
         }
-        Ok(())
+    }
+
+    /// What the client knew to be bound by its key, unless the broker may have forgotten it meanwhile.
+    fn known(&self, reply: &Reply) -> Option<OperationId> {
+        reply.known.filter(|id| !self.forgotten.contains(id))
     }
 
     /// What an outcome says about the world, compared with the world.
@@ -169,7 +171,7 @@ impl Oracle {
     }
 }
 
-fn refused(reply: &Reply, intent: &Intent, refusal: &Refusal, intents: &[Intent]) -> Checked {
+fn refused(known: Option<OperationId>, intent: &Intent, refusal: &Refusal, intents: &[Intent]) -> Checked {
     if let Refusal::KeyConflict { stored, given, operation } = refusal {
         let mut others = intents.iter().filter(|other| other.scope == intent.scope && other.key == intent.key);
         let real = others.any(|other| other.digest == *stored);
@@ -177,7 +179,7 @@ fn refused(reply: &Reply, intent: &Intent, refusal: &Refusal, intents: &[Intent]
             format!("law 5: {} conflicts with {operation} for no reason", intent.key)
         });
     }
-    claim(reply.known.is_none(), || format!("law 5: {} has {:?} and was refused: {refusal:?}", intent.key, reply.known))
+    claim(known.is_none(), || format!("law 5: {} has {known:?} and was refused: {refusal:?}", intent.key))
 }
 
 /// An operation is what its caller asked for, under the caller's own key.

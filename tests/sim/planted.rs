@@ -44,6 +44,11 @@ fn a_key_whose_digest_is_ignored_is_caught() {
 }
 
 #[test]
+fn a_key_that_is_lost_once_its_operation_is_let_go_is_caught() {
+    check(turn(Planted { lose_let_go: true, ..Planted::default() }), "law 5: ");
+}
+
+#[test]
 fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
     check(Bugs { accept_half_turn: true, ..Bugs::default() }, "half a turn");
 }

@@ -1,21 +1,20 @@
 //! Promises about a whole state: right after a recovery, after each turn, and when everything has come to rest.
 
+use super::broker::Scene;
 use super::clients::Intent;
 use super::computer::{Computer, Stage};
+use super::forgetting::Shelf;
 use super::oracle::{Oracle, follows, same_request};
-use super::trace::{Broken, Checked, Trace, claim};
+use super::trace::{Broken, Checked, claim};
 use ostler::broker::view::View;
 use ostler::machine::{Name, Outcome, SessionId, State, Status, outstanding, violations};
+use ostler_ledger::storage::SimulatedDisk;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The ledger was folded anew and nothing else has happened yet.
-pub(super) fn recovered(
-    oracle: &Oracle,
-    view: &View,
-    intents: &[Intent],
-    computer: &Computer,
-    trace: &Trace,
-) -> Checked {
+pub(super) fn recovered(scene: &Scene<'_>, view: &View) -> Checked {
+    let (oracle, computer, trace) = (&*scene.oracle, &*scene.computer, scene.trace);
     let state = view.read();
     if let Some(published) = &oracle.published {
         let (before, after) = (published.head(), view.head());
@@ -29,8 +28,8 @@ pub(super) fn recovered(
         }
     }
     sound(&state, computer)?;
-    kept(oracle, &state)?;
-    requested(&state, intents)
+    kept(oracle, &state, scene.disk)?;
+    requested(&state, &scene.clients.intents)
 }
 
 /// A turn is over.
@@ -49,15 +48,23 @@ fn sound(state: &State, computer: &Computer) -> Checked {
     claim(fenced.is_none(), || format!("law 8: {:?} is fenced and nobody touched it", fenced.map(|s| &s.id)))
 }
 
-/// Every acknowledged operation is there, as it was told; what was acknowledged as gone is gone.
-pub(super) fn kept(oracle: &Oracle, state: &State) -> Checked {
-    for (id, told) in &oracle.told {
-        let now =
-            state.operations.get(id).ok_or_else(|| Broken(format!("law 6: {id} was acknowledged and is lost")))?;
+/// Every acknowledged operation is known, as it was told; what was acknowledged as gone is gone.
+fn kept(oracle: &Oracle, state: &State, disk: &SimulatedDisk) -> Checked {
+    let mut shelf = None;
+    for (id, then) in oracle.told.iter().filter(|(id, _)| !oracle.forgotten.contains(id)) {
+        let now = match state.operations.get(id) {
+            Some(here) => Some(Arc::clone(here)),
+            None => {
+                let shelf = match &shelf {
+                    Some(shelf) => shelf,
+                    None => shelf.insert(Shelf::of(disk)?),
+                };
+                shelf.let_go(then, state)
+            }
+        };
+        let now = now.ok_or_else(|| Broken(format!("law 6: {id} was acknowledged and is lost")))?;
         claim(now.state != Outcome::Accepted, || format!("law 6: {id} was acknowledged and is not settled"))?;
-        if let Some(then) = &told.operation {
-            claim(follows(then, now), || format!("law 7: {id} was told as {then:?} and is {now:?}"))?;
-        }
+        claim(follows(then, &now), || format!("law 7: {id} was told as {then:?} and is {now:?}"))?;
     }
     let back = oracle.deleted.iter().find(|id| state.sessions.get(id).is_some());
     claim(back.is_none(), || format!("{back:?} was deleted and is listed"))
@@ -79,8 +86,14 @@ fn requested(state: &State, intents: &[Intent]) -> Checked {
 }
 
 /// Nothing fails any more and everything has come to rest.
-pub(super) fn healed(oracle: &Oracle, state: &State, intents: &[Intent], computer: &Computer) -> Checked {
-    kept(oracle, state)?;
+pub(super) fn healed(
+    oracle: &Oracle,
+    state: &State,
+    intents: &[Intent],
+    computer: &Computer,
+    disk: &SimulatedDisk,
+) -> Checked {
+    kept(oracle, state, disk)?;
     requested(state, intents)?;
     sound(state, computer)?;
     let open = state.operations.values().find(|operation| operation.state == Outcome::Accepted);

@@ -14,17 +14,20 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 44] = [
+const SITUATIONS: [&str; 48] = [
     "a turn of several appends",
     "a sync failed",
     "answered in the last instant",
+    "forgotten",
     "lost its root",
     "operation.resolve succeeded",
     "recovered more",
     "recovered what was published",
+    "refused Capacity",
     "refused Fenced",
     "refused Gone",
     "refused KeyConflict",
+    "refused KeyExpired",
     "refused Live",
     "refused NameTaken",
     "refused NoOperation",
@@ -33,6 +36,7 @@ const SITUATIONS: [&str; 44] = [
     "refused OwnerOnly",
     "refused Stopping",
     "refused by the disk",
+    "replayed what was let go",
     "session.delete failed",
     "session.delete succeeded",
     "session.delete uncertain",

@@ -35,13 +35,14 @@ pub(super) fn start(scene: &mut Scene<'_>, bugs: Bugs, segment_bytes: u64) -> Ch
     if let Some(tail) = &recovery.tail {
         scene.trace.mark(format!("tail {:?}", tail.class));
     }
-    let mut turn = match Turn::open(ledger, &recovery) {
+    let mut turn = match Turn::open_keeping(ledger, &recovery, scene.retention) {
         Ok(turn) => turn,
         Err(error) => return ended(&error),
     };
     turn.plant(bugs.turn);
     let view = turn.view();
-    promises::recovered(scene.oracle, &view, &scene.clients.intents, scene.computer, scene.trace)?;
+    scene.oracle.forget(&view.read(), scene.disk, scene.trace)?;
+    promises::recovered(scene, &view)?;
     scene.oracle.published = Some(Arc::clone(&view));
     begin(scene, turn, &view, &recovery)
 }

@@ -2,11 +2,12 @@
 //! everything heal. Each step is small, so that a crash can fall between any two.
 
 use super::broker::{Broker, Bugs, CROWD, Scene};
-use super::clients::{Clients, Habits};
+use super::clients::Clients;
 use super::computer::{Computer, Record, Stage};
 use super::history;
 use super::host::{self, Weather};
 use super::oracle::Oracle;
+use super::plan::Plan;
 use super::promises;
 use super::random::Random;
 use super::trace::{Broken, Checked, Trace, claim};
@@ -40,22 +41,6 @@ enum Act {
     Fence,
     Crowd,
     Container,
-}
-
-/// How hard this seed's life is.
-#[derive(Clone, Debug)]
-struct Plan {
-    steps: u32,
-    segment_bytes: u64,
-    kills: usize,
-    stops: usize,
-    reboots: usize,
-    faults: usize,
-    host_kills: usize,
-    tampering: usize,
-    leaps: usize,
-    /// Once, so many spawns come at once that their turn needs several appends.
-    crowd: bool,
 }
 
 /// A life.
@@ -94,37 +79,18 @@ pub(super) fn live(seed: u64, bugs: Bugs, trace: &Trace) -> Checked {
 impl<'a> Story<'a> {
     fn new(seed: u64, bugs: Bugs, trace: &'a Trace) -> Self {
         let mut random = Random::new(seed);
-        let mut dose = |weight: usize| random.pick(&[0, weight, weight, weight * 3]).unwrap_or(0);
-        let (kills, stops, reboots) = (dose(1), dose(3), dose(1));
-        let (faults, host_kills, tampering, leaps) = (dose(4), dose(4), dose(1) / 2, dose(3));
-        let plan = Plan {
-            steps: u32::try_from(random.between(100, 300)).unwrap_or(200),
-            segment_bytes: random.pick(&[6_000, 40_000, 8_388_608]).unwrap_or(40_000),
-            kills,
-            stops,
-            reboots,
-            faults,
-            host_kills,
-            tampering,
-            leaps,
-            crowd: random.chance(20),
-        };
-        let habits = Habits {
-            reused_keys: random.pick(&[0, 60, 200]).unwrap_or(60),
-            long_records: random.pick(&[0, 100, 500]).unwrap_or(100),
-            sessions_ask: random.pick(&[0, 100]).unwrap_or(0),
-        };
-        trace.line(format!("{plan:?} {habits:?}"));
+        let plan = Plan::new(&mut random);
+        trace.line(format!("{plan:?}"));
         let up_us = random.between(1_000_000, 1_000_000_000_000);
         Self {
             random,
             trace,
-            plan,
             bugs,
             disk: SimulatedDisk::new(),
             computer: Computer::new(up_us),
-            clients: Clients::new(habits),
+            clients: Clients::new(plan.habits),
             oracle: Oracle::default(),
+            plan,
             broker: None,
             armed: None,
             stop_armed: false,
@@ -258,12 +224,14 @@ impl<'a> Story<'a> {
             trace: self.trace,
             armed: self.armed,
             full: self.full,
+            retention: self.plan.retention,
         };
         Some(step(broker, &mut scene))
     }
 
     fn with_broker(&mut self, act: Act) -> Checked {
         let done = self.lend(|broker, scene| {
+            scene.clients.now_us = scene.computer.now().wall_us;
             match act {
                 Act::Wish => {
                     let view = broker.view();
@@ -319,6 +287,7 @@ impl<'a> Story<'a> {
             trace: self.trace,
             armed: self.armed,
             full: self.full,
+            retention: self.plan.retention,
         };
         let faults = self.disk.faults_left();
         match Broker::start(&mut scene, bugs, segment_bytes)? {
@@ -480,10 +449,10 @@ impl<'a> Story<'a> {
     fn rested(&mut self) -> Checked {
         let broker = self.broker.take().ok_or_else(|| Broken("liveness: no broker".to_owned()))?;
         let view = broker.view();
-        promises::healed(&self.oracle, &view.read(), &self.clients.intents, &self.computer)?;
+        promises::healed(&self.oracle, &view.read(), &self.clients.intents, &self.computer, &self.disk)?;
         let segments = self.disk.names(Folder::Ledger).len();
         self.trace.mark(if segments > 1 { "several segments" } else { "one segment" }.to_owned());
-        history::told(&self.disk, &self.clients.intents, &self.computer)?;
+        history::told(&self.disk, &self.clients.intents, &self.computer, self.plan.retention)?;
         drop(broker);
         // The view equals the fold: open it once more and compare.
         self.oracle.published = Some(view);

@@ -1,16 +1,21 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
+mod keys;
 mod scripts;
 mod walk;
 
+use super::limits::Retention;
 use super::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A machine with the ledger it would have written.
 pub(super) struct World {
     pub(super) state: State,
     view: State,
     ledger: Vec<(Event, At)>,
+    /// Where each turn ends in it.
+    turns: Vec<usize>,
     pub(super) now: Time,
     keys: u64,
     /// Where the present secret of the digests begins.
@@ -32,10 +37,15 @@ pub(super) fn run(nonce: u8) -> Run {
 
 impl World {
     pub(super) fn new() -> Self {
+        Self::keeping(Retention::default())
+    }
+
+    pub(super) fn keeping(retention: Retention) -> Self {
         let mut world = Self {
-            state: State::default(),
-            view: State::default(),
+            state: State::keeping(retention),
+            view: State::keeping(retention),
             ledger: Vec::new(),
+            turns: Vec::new(),
             now: Time { wall_us: 1_000_000_000, boot_us: 1_000_000 },
             keys: 0,
             digests_since: 0,
@@ -70,6 +80,9 @@ impl World {
         self.state.revert(&self.view);
         assert_eq!(self.state, before, "a failed write undoes the turn");
         self.apply_all(&decision.events);
+        if !decision.events.is_empty() {
+            self.state.close(self.now);
+        }
         self.state.publish(&mut self.view);
         assert_eq!(self.state, self.view, "the view is the state after the turn");
         for event in &decision.events {
@@ -78,13 +91,31 @@ impl World {
             let stored = serde_json::to_string(event).unwrap();
             assert_eq!(serde_json::from_str::<Event>(&stored).unwrap(), *event, "{stored}");
         }
-        let mut fold = State::default();
-        for (event, at) in &self.ledger {
-            apply(&mut fold, event, *at).unwrap();
-        }
-        assert_eq!(fold, self.state, "law 1: the view equals the fold of the ledger");
+        self.turns.extend((!decision.events.is_empty()).then_some(self.ledger.len()));
+        assert_eq!(self.fold(), self.state, "law 1: the view equals the fold of the ledger");
         assert_eq!(violations(&self.state), Vec::<String>::new());
         tell(&decision)
+    }
+
+    /// The ledger folded anew.
+    pub(super) fn fold(&self) -> State {
+        let mut fold = State::keeping(self.state.retention);
+        let mut from = 0;
+        for end in &self.turns {
+            let turn = &self.ledger[from..*end];
+            turn.iter().for_each(|(event, at)| apply(&mut fold, event, *at).unwrap());
+            fold.close(turn[0].1.time);
+            from = *end;
+        }
+        fold
+    }
+
+    /// What the ledger says of an operation that was let go.
+    pub(super) fn recall(&self, row: &Footprint) -> Recalled {
+        let at = |seq: u64| &self.ledger[usize::try_from(seq).unwrap() - 1];
+        let ((first, at_first), (last, at_last)) = (at(row.operation().0), at(row.last()));
+        let read = recalled((first, *at_first), (last, *at_last, Digest::default()));
+        Recalled::Read(Arc::new(read.expect("a footprint leads to the two records of one operation")))
     }
 
     fn next_seq(&self) -> u64 {
@@ -108,8 +139,19 @@ impl World {
         };
         let actor = Actor { uid: 0, pid: 1, sid: session };
         let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
-        let request = Request { scope, actor, key, digest, digests_since: self.digests_since, action };
-        self.step(Input::Request(request))
+        let digests_since = self.digests_since;
+        let mut request = Request { scope, actor, key, digest, digests_since, action, recalled: Vec::new() };
+        match decide(&self.state, self.now, self.next_seq(), &Input::Request(request.clone())).answer {
+            Answer::Recall(rows) => {
+                request.recalled = rows.iter().map(|row| self.recall(row)).collect();
+                format!("recall, {}", self.step(Input::Request(request)))
+            }
+            Answer::Nothing
+            | Answer::Operation { .. }
+            | Answer::Refused(_)
+            | Answer::Prepare { .. }
+            | Answer::Recalled(_) => self.step(Input::Request(request)),
+        }
     }
 
     /// A request under a key of its own.
@@ -172,6 +214,8 @@ fn tell(decision: &Decision) -> String {
             let text = format!("{refusal:?}");
             format!("=> refused {}", text.split([' ', '{']).next().unwrap_or(""))
         }
+        Answer::Recall(rows) => format!("=> recall {rows:?}"),
+        Answer::Recalled(operation) => format!("=> {} {} recalled", operation.id, operation.state.word()),
         Answer::Prepare { session, episode } => {
             format!("=> prepare {}/{episode}", session.as_ref().map_or("new", |id| id.as_str()))
         }

@@ -165,7 +165,7 @@ fn a_fence_binds_one_session_and_an_operator_or_evidence_takes_it_down() {
     check(&world.owes(), "judge bbbbbbbbbbbb/1");
     world.saw(B, 1, Word::Adopted(run(2)));
     check(&world.fresh(stop(B)), "accept op-10 stop end, => op-10");
-    let decided = Action::Resolve { operation: OperationId(2), succeeded: false, reason: "seen".to_owned() };
+    let decided = Action::Resolve { operation: Ok(OperationId(2)), succeeded: false, reason: "seen".to_owned() };
     check(
         &world.fresh(decided.clone()),
         "accept op-11 operation.resolve nothing, operator op-2 failed, fence down, finish op-11 succeeded, => op-11",

@@ -35,6 +35,7 @@ pub(crate) fn write(folder: &Path, quarantine: &Path, records: u64) -> Result<u6
             let stamp = Stamp { at_us: world.now_us, mono_us: world.now_us - BEGAN_US, bg: 1 };
             at("the history", ledger.append(&world.batch, &stamp))?;
             at("the history", ledger.sync())?;
+            world.state.close(Time { wall_us: world.now_us, boot_us: world.now_us - BEGAN_US });
             world.batch.clear();
             world.next = ledger.next_seq();
         }
@@ -68,7 +69,8 @@ impl World {
     }
 
     fn ask(&mut self, number: u64, action: Action) {
-        let key = format!("{:08x}-{:04x}-7000-8000-{number:012x}", self.now_us >> 26, self.now_us >> 10 & 0xffff);
+        let made_ms = self.now_us / 1_000;
+        let key = format!("{:08x}-{:04x}-7000-8000-{number:012x}", made_ms >> 16, made_ms & 0xffff);
         let key = Key::parse(&key).expect("a key");
         let digest = digest(number);
         self.decide(&Input::Request(Request {
@@ -77,6 +79,7 @@ impl World {
             key,
             digest,
             digests_since: 0,
+            recalled: Vec::new(),
             action,
         }));
     }

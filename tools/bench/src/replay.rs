@@ -72,7 +72,11 @@ fn replayed(folder: &Path, quarantine: &Path, plan: &Plan, count: u64) -> Result
             let disk = Disk::new(folder, quarantine);
             let opened = Ledger::open_folding(disk, Options::new("bench", "boot"), &mut |record| {
                 let folded = codec::event(&record).map_err(|error| error.to_string()).and_then(|event| match event {
-                    Some((event, at)) => apply(&mut state, &event, at).map_err(|why| format!("{why:?}")),
+                    Some((event, at)) => apply(&mut state, &event, at).map_err(|why| format!("{why:?}")).map(|()| {
+                        if record.header.end {
+                            state.close(at.time);
+                        }
+                    }),
                     None => Ok(()),
                 });
                 wrong = wrong.take().or(folded.err());

@@ -1,0 +1,62 @@
+//! Faults of ours, planted on purpose behind the `testing` feature: a test that does not catch them proves nothing.
+
+use crate::machine::{Effect, Input, Key, Known, Operation, Recalled, Request, State, Status};
+use std::sync::Arc;
+
+/// Faults of ours, planted on purpose: the simulation must catch each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Planted {
+    /// Answers leave before the sync (breaks law 6).
+    pub reply_before_sync: bool,
+    /// What is owed is not derived again at a start (breaks law 4).
+    pub forget_owed: bool,
+    /// A start is issued again without asking the life lock (breaks laws 4 and 5).
+    pub launch_unasked: bool,
+    /// A known key answers whatever the request is (breaks law 5).
+    pub ignore_digest: bool,
+    /// A key of what was let go is taken for a new one (breaks law 5).
+    pub lose_let_go: bool,
+}
+
+impl Planted {
+    /// The effect that leaves instead of this one.
+    pub(super) fn effect(&self, state: &State, effect: Effect) -> Effect {
+        match effect {
+            Effect::Judge { session, episode } if self.launch_unasked => {
+                match state.sessions.get(&session).map(|session| (session.status, session.deadline_boot_us)) {
+                    Some((Status::Starting, deadline_boot_us)) => Effect::Launch { session, episode, deadline_boot_us },
+                    Some(_) | None => Effect::Judge { session, episode },
+                }
+            }
+            Effect::Judge { .. } | Effect::Launch { .. } | Effect::Stop { .. } | Effect::Remove { .. } => effect,
+        }
+    }
+
+    /// The input that is decided instead of this one.
+    pub(super) fn input(&self, state: &State, input: Input) -> Input {
+        match input {
+            Input::Request(request) => Input::Request(self.request(state, request)),
+            Input::Observation(_) | Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
+        }
+    }
+
+    fn request(&self, state: &State, mut request: Request) -> Request {
+        let known = state.known(&request.scope, &request.key);
+        match known {
+            Known::Here(operation) if self.ignore_digest => request.digest = operation.request,
+            Known::Perhaps(rows) if self.lose_let_go => {
+                let other = state.operations.values().next();
+                let other =
+                    other.map(|other| Operation { key: Key::parse("another").expect("a key"), ..(**other).clone() });
+                let each = rows.iter().zip(std::iter::repeat(other));
+                request.recalled = each
+                    .filter_map(|(row, other)| {
+                        Some(Recalled::Read(Arc::new(Operation { id: row.operation(), ..other? })))
+                    })
+                    .collect();
+            }
+            Known::Here(_) | Known::Perhaps(_) | Known::Nowhere => {}
+        }
+        request
+    }
+}

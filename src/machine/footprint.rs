@@ -1,0 +1,191 @@
+//! Where a settled operation's records stand: all that is kept of one that was let go, 32 bytes (goal: at most 96 for a
+//! key that is known). A fingerprint finds it and never decides: whoever asks gets the records read back and compared.
+
+use super::id::{Key, OperationId, Scope};
+use super::operation::{Operation, Outcome};
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+/// Its key is free again: proven that nothing happened.
+const ABORTED: u64 = 1 << 63;
+/// Its key tells no time of its own.
+const FREE_FORM: u64 = 1 << 62;
+/// Positions stay below 2^53, so that both marks fit above one.
+const POSITION: u64 = FREE_FORM - 1;
+
+/// The footprint of one operation that was let go.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Footprint {
+    fingerprint: u64,
+    accepted: u64,
+    /// Position of the last record, with the marks above it.
+    last: u64,
+    /// Position at which the session was created that keeps it known; 0 for none.
+    tie: u64,
+}
+
+impl Footprint {
+    /// Its stored length.
+    pub const BYTES: usize = 32;
+
+    /// Of a settled operation. `tie`: where the session that keeps it known was created, or 0.
+    pub(super) fn of(operation: &Operation, tie: u64) -> Self {
+        let aborted = if operation.state == Outcome::Aborted { ABORTED } else { 0 };
+        let free_form = if operation.is_free_form() { FREE_FORM } else { 0 };
+        Self {
+            fingerprint: fingerprint(&operation.scope, &operation.key),
+            accepted: operation.id.0,
+            last: operation.seq & POSITION | aborted | free_form,
+            tie,
+        }
+    }
+
+    /// The operation, which is the position of its first record.
+    pub fn operation(&self) -> OperationId {
+        OperationId(self.accepted)
+    }
+
+    /// The position of its last record.
+    pub fn last(&self) -> u64 {
+        self.last & POSITION
+    }
+
+    /// Whether its key still belongs to it.
+    pub fn binds(&self) -> bool {
+        self.last & ABORTED == 0
+    }
+
+    /// Whether it counts among the free-form keys that are known.
+    pub(super) fn is_counted(&self) -> bool {
+        self.last & FREE_FORM != 0 && self.binds()
+    }
+
+    pub(super) fn tie(&self) -> Option<u64> {
+        (self.tie != 0).then_some(self.tie)
+    }
+
+    pub(super) fn untied(self) -> Self {
+        Self { tie: 0, ..self }
+    }
+
+    /// As it is stored: four little-endian numbers.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        for (chunk, number) in out.chunks_exact_mut(8).zip([self.fingerprint, self.accepted, self.last, self.tie]) {
+            chunk.copy_from_slice(&number.to_le_bytes());
+        }
+        out
+    }
+
+    /// What [`Footprint::to_bytes`] gave.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let [fingerprint, accepted, last, tie] = std::array::from_fn(|index| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[index * 8..index * 8 + 8]);
+            u64::from_le_bytes(number)
+        });
+        Self { fingerprint, accepted, last, tie }
+    }
+}
+
+impl std::fmt::Debug for Footprint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (free, tie) = if self.is_counted() { (" free-form", self.tie) } else { ("", self.tie) };
+        let aborted = if self.binds() { "" } else { " aborted" };
+        write!(f, "{}..{}{aborted}{free} tie {tie}", self.operation(), self.last())
+    }
+}
+
+/// 64 bits of a key in its scope.
+pub(super) fn fingerprint(scope: &Scope, key: &Key) -> u64 {
+    let mut hash = Sha256::new();
+    if let Scope::Session(id) = scope {
+        hash.update(id.as_str());
+    }
+    // Neither an id nor a key holds a NUL, so no two pairs are one text.
+    hash.update([0]);
+    hash.update(key.as_str());
+    let digest: [u8; 32] = hash.finalize().into();
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    u64::from_le_bytes(first)
+}
+
+/// Footprints in sorted runs that never change, each at least twice as long as the next, so that state and view share
+/// them, a push costs little, and a search looks into few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs(Vec<Arc<[Footprint]>>);
+
+impl Runs {
+    /// Adds one. Runs of equal length become one.
+    pub(super) fn push(&mut self, row: Footprint) {
+        let mut run: Arc<[Footprint]> = [row].into();
+        while let Some(before) = self.0.pop_if(|before| before.len() == run.len()) {
+            let mut both = [before.as_ref(), run.as_ref()].concat();
+            both.sort();
+            run = both.into();
+        }
+        self.0.push(run);
+    }
+
+    /// Takes the longest run, if it has so many rows.
+    pub(super) fn take_full(&mut self, rows: usize) -> Option<Arc<[Footprint]>> {
+        self.0.first().is_some_and(|run| run.len() >= rows).then(|| self.0.remove(0))
+    }
+
+    pub(super) fn with(&self, fingerprint: u64) -> impl Iterator<Item = Footprint> {
+        self.0.iter().flat_map(move |run| with(run, fingerprint))
+    }
+
+    /// All of them, run by run.
+    pub fn iter(&self) -> impl Iterator<Item = Footprint> {
+        self.0.iter().flat_map(|run| run.iter().copied())
+    }
+}
+
+/// The rows of a sorted run that have this fingerprint.
+pub(super) fn with(run: &[Footprint], fingerprint: u64) -> impl Iterator<Item = Footprint> {
+    let from = run.partition_point(|row| row.fingerprint < fingerprint);
+    run[from..].iter().copied().take_while(move |row| row.fingerprint == fingerprint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(number: u64) -> Footprint {
+        Footprint { fingerprint: number.wrapping_mul(0x9e37_79b9_7f4a_7c15), accepted: number, last: number, tie: 0 }
+    }
+
+    #[test]
+    fn runs_find_each_row_and_stay_few() {
+        let mut runs = Runs::default();
+        for number in 1..=1_000 {
+            runs.push(row(number));
+            let lengths: Vec<_> = runs.0.iter().map(|run| run.len()).collect();
+            assert!(lengths.windows(2).all(|pair| pair[0] > pair[1]), "{lengths:?}");
+        }
+        assert_eq!(runs.iter().count(), 1_000);
+        assert!(runs.0.len() <= 10 && runs.0.iter().all(|run| run.is_sorted()));
+        for number in 1..=1_000 {
+            assert_eq!(runs.with(row(number).fingerprint).collect::<Vec<_>>(), [row(number)]);
+        }
+        assert_eq!(runs.with(row(1_001).fingerprint).count(), 0);
+    }
+
+    #[test]
+    fn a_footprint_is_what_its_bytes_say() {
+        let row = Footprint { fingerprint: u64::MAX, accepted: 7, last: 9 | ABORTED | FREE_FORM, tie: 3 };
+        assert_eq!(Footprint::from_bytes(row.to_bytes()), row);
+        assert_eq!((row.operation(), row.last(), row.binds(), row.is_counted()), (OperationId(7), 9, false, false));
+    }
+
+    #[test]
+    fn a_fingerprint_tells_scopes_and_keys_apart() {
+        use super::super::id::SessionId;
+        let key = |text| Key::parse(text).unwrap();
+        let session = Scope::Session(SessionId::parse("aaaaaaaaaaaa").unwrap());
+        assert_ne!(fingerprint(&Scope::Owner, &key("k")), fingerprint(&session, &key("k")));
+        assert_ne!(fingerprint(&Scope::Owner, &key("aaaaaaaaaaaak")), fingerprint(&session, &key("k")));
+    }
+}
