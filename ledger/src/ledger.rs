@@ -4,6 +4,7 @@
 //! a failed write leaves the range to be filled again; a failed sync ends the ledger for this process.
 
 mod opening;
+mod rehearsal;
 mod reserve;
 mod snapshots;
 

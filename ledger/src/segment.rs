@@ -27,12 +27,14 @@ pub(crate) struct SegmentBody {
 }
 
 impl SegmentBody {
-    /// The body of a record, if it is a `segment` record with a body that can be read.
+    /// The body of a record, if it is a `segment` record with a body that can be. A segment has at least one record, so
+    /// its number is not above the first one's; and a number that can be counted on from needs no other limit.
     pub(crate) fn of(record: &Sliced<'_>) -> Option<SegmentBody> {
         if record.t != SEGMENT_TYPE {
             return None;
         }
-        serde_json::from_slice(record.body?).ok()
+        let body: SegmentBody = serde_json::from_slice(record.body?).ok()?;
+        (body.number <= record.seq).then_some(body)
     }
 
     pub(crate) fn entry(&self) -> Entry {

@@ -6,6 +6,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::rehearsal::{self, Next};
 use super::snapshots::{Choice, DroppedSnapshot, Fold, choose, clear};
 use super::{Active, Ledger};
 use crate::digest::Position;
@@ -15,7 +16,7 @@ use crate::record::Record;
 use crate::recovery::repair::{RepairError, repair, set_aside};
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
-use crate::recovery::{Judgement, Problem, Survey, TailReport, stays_without_tail, survey_from, wide};
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
 use crate::segment::in_ledger;
 use crate::storage::{Access, LockError, Storage};
 
@@ -181,9 +182,10 @@ impl<S: Storage> Ledger<S> {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
         }
-        let stays = stays_without_tail(&storage, options.judgement(), &found).map_err(OpenError::Read)?;
-        if let Some(tail) = found.tail.as_ref().filter(|tail| tail.class == Class::ChainBroken || !stays) {
-            let TailReport { segment, offset, bytes, .. } = tail.clone();
+        let id = found.walk.segments.last().map_or(&options.new_ledger_id, |(_, body)| &body.ledger).clone();
+        if let Some(TailReport { segment, offset, bytes, .. }) = found.tail.clone()
+            && !may_cut(&storage, &options, &found, &id).map_err(OpenError::Read)?
+        {
             return Err(OpenError::Unexplained { segment, offset, bytes });
         }
         let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
@@ -193,8 +195,6 @@ impl<S: Storage> Ledger<S> {
         })?;
         let active = reopen(&storage, &found).map_err(OpenError::Read)?;
         clear(&storage, &dropped);
-        let id =
-            found.walk.segments.last().map_or_else(|| options.new_ledger_id.clone(), |(_, body)| body.ledger.clone());
         let mut recovery = report(&found, aside.owed, aside.failure);
         recovery.rewritten_bytes = rewritten_bytes;
         recovery.folded = recovery.records - before.0;
@@ -224,20 +224,39 @@ impl<S: Storage> Ledger<S> {
     }
 }
 
+/// Whether what stands behind the last whole turn can be cut: a crash leaves no more, and nothing else depends on it.
+fn may_cut<S: Storage>(storage: &S, options: &Options, found: &Survey, id: &str) -> io::Result<bool> {
+    if found.tail.as_ref().is_some_and(|tail| tail.class == Class::ChainBroken) {
+        return Ok(false);
+    }
+    if !rehearsal::is_due(found) {
+        return Ok(true);
+    }
+    let settled = found.walk.settled;
+    let (number, boot) = if settled.offset == 0 { (0, String::new()) } else { numbered(found) };
+    let rotates = settled.offset == 0 || boot != options.boot || settled.offset >= options.segment_bytes;
+    rehearsal::holds(storage, options, found, id, &Next { number, rotates })
+}
+
+/// Number and boot of the segment that is gone on with.
+fn numbered(found: &Survey) -> (u64, String) {
+    let settled = found.walk.settled;
+    match found.walk.segments.last() {
+        // A segment that ends in damage is not gone on with, even if its last line has no end.
+        Some((index, body)) if *index == settled.segment && !found.behind_hole => (body.number, body.boot.clone()),
+        // Its first record is damaged: no boot is known, so the next batch begins a new segment.
+        Some((index, body)) => (body.number + wide(settled.segment - index), String::new()),
+        None => (1, String::new()),
+    }
+}
+
 fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S::File>>> {
     let settled = found.walk.settled;
     if settled.offset == 0 {
         return Ok(None);
     }
     let file = storage.open(in_ledger(&found.segments[settled.segment].file()), Access::Write)?;
-    let known = found.walk.segments.last();
-    let (number, boot) = match known {
-        // A segment that ends in damage is not gone on with, even if its last line has no end.
-        Some((index, body)) if *index == settled.segment && !found.behind_hole => (body.number, body.boot.clone()),
-        // Its first record is damaged: no boot is known, so the next batch begins a new segment.
-        Some((index, body)) => (body.number + wide(settled.segment - index), String::new()),
-        None => (1, String::new()),
-    };
+    let (number, boot) = numbered(found);
     Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false, reserved: 0 }))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Promises: every byte belongs to exactly one line; trailing LF fill is no content.
 
+use super::Repaired;
 use super::hole::Place;
 
 /// A segment as it was read.
@@ -17,15 +18,27 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Leaves out what lies behind a place; this is segment `index`.
-    pub(crate) fn end(&mut self, index: usize, until: Place) {
-        if index >= until.segment {
-            let left = if index == until.segment { until.offset.saturating_sub(self.from) } else { 0 };
-            self.bytes.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+    /// Makes segment `index` what a repair will make of it. `false` if nothing is left of it.
+    pub(crate) fn repair(&mut self, index: usize, repaired: Repaired<'_>) -> bool {
+        let Repaired { end, rotates, turn, .. } = repaired;
+        let start_of = |segment| Place { segment, offset: 0 };
+        if start_of(index) >= end {
+            return false;
         }
-        if (Place { segment: index + 1, offset: 0 }) >= until {
+        let last = start_of(index + 1) >= end;
+        if last {
             self.next.clear();
         }
+        if index == end.segment {
+            let left = usize::try_from(end.offset.saturating_sub(self.from));
+            self.bytes.truncate(left.unwrap_or(usize::MAX));
+        }
+        match last {
+            true if rotates => self.next.extend_from_slice(turn),
+            true => self.bytes.extend_from_slice(turn),
+            false => {}
+        }
+        true
     }
 }
 

@@ -102,25 +102,22 @@ impl Survey {
 pub(crate) struct Judgement<'a> {
     /// The boot that the machine is in. Without it every tail is held to the stricter standard, the same boot's.
     pub(crate) boot: Option<&'a str>,
-    /// Judges the files as if they ended here, and as if this sequence number were known to be synced.
-    pub(crate) until: Option<(Place, u64)>,
+    /// Judges the files as they will be.
+    pub(crate) repaired: Option<Repaired<'a>>,
     /// Planted bug: takes the sound records of half a turn for a turn.
     pub(crate) accept_half_turn: bool,
 }
 
-/// Whether the ledger without its tail is judged as it was with it: what stands between records that do not follow from
-/// one another is judged by what comes behind. Only a ledger that somebody changed can be another one then.
-pub(crate) fn stays_without_tail<S: Storage>(
-    storage: &S,
-    judgement: Judgement<'_>,
-    found: &Survey,
-) -> io::Result<bool> {
-    if found.tail.is_none() || found.walk.holes.is_empty() {
-        return Ok(true);
-    }
-    let until = Some((found.walk.settled, found.walk.durable));
-    let rest = survey(storage, Judgement { until, ..judgement }, &mut |_settled| {})?;
-    Ok(rest.head == found.head && rest.walk.records == found.walk.records)
+/// The ledger as an opening leaves it, with one turn behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repaired<'a> {
+    /// Where the tail is cut.
+    pub(crate) end: Place,
+    /// The first sequence number of the turn.
+    pub(crate) first_seq: u64,
+    /// Whether the turn begins a new segment.
+    pub(crate) rotates: bool,
+    pub(crate) turn: &'a [u8],
 }
 
 /// Reads all segments. Records go to `sink` in order, whole turns only.
@@ -155,15 +152,19 @@ pub(crate) fn survey_from<S: Storage>(
     for index in begin.segment..names.len() {
         let from = if index == begin.segment { begin.offset } else { 0 };
         read_segment(storage, &names, index, from, &mut segment)?;
-        if let Some((until, durable)) = judgement.until {
-            segment.end(index, until);
-            walk.raise_durable(durable);
+        if judgement.repaired.is_some_and(|repaired| !segment.repair(index, repaired)) {
+            break;
         }
         walk.segment(index, &segment, &mut |settled| {
             stated.note_record(settled);
             sink(settled);
         });
         segments.push(SegmentFile { first_seq: segment.first_seq, content: from + wide(content_len(&segment.bytes)) });
+    }
+    if let Some(Repaired { first_seq, rotates: true, turn, .. }) = judgement.repaired {
+        let new = Segment { first_seq, from: 0, bytes: turn.to_vec(), next: Vec::new() };
+        walk.segment(segments.len(), &new, sink);
+        segments.push(SegmentFile { first_seq, content: wide(turn.len()) });
     }
     if judgement.accept_half_turn {
         walk.settle_half_turn(sink);

@@ -287,7 +287,7 @@ impl Walk {
         self.pending.push_back(Pending { position, ends_turn: record.end, end, line, before, charged });
     }
 
-    pub(crate) fn raise_durable(&mut self, durable: u64) {
+    fn raise_durable(&mut self, durable: u64) {
         if durable > self.durable {
             self.durable = durable;
             self.stirred = true;
