@@ -24,6 +24,7 @@ use crate::reader::{ReadError, Records};
 use crate::record::Record;
 use crate::recovery::past::{Past, SegmentFile, Stated};
 use crate::recovery::repair::create_empty;
+use crate::seal::{SEAL_TYPE, Says, SealBody};
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
 use crate::storage::{Folder, Storage, write_all};
 
@@ -49,6 +50,8 @@ pub struct Ledger<S: Storage> {
     no_room: bool,
     /// The file of a new segment that could not be written was removed, durably.
     name_is_gone: bool,
+    /// A segment that the next sync leaves behind for good, by its first sequence number.
+    unsealed: Option<u64>,
     poisoned: bool,
     buffer: Vec<u8>,
     sync_count: u64,
@@ -115,6 +118,24 @@ pub enum SyncError {
     Poisoned,
 }
 
+/// The records of its own that the ledger begins a segment with.
+#[derive(Debug)]
+struct Opening {
+    segment: SegmentBody,
+    /// Closes the segment before.
+    seal: Option<SealBody>,
+}
+
+impl Opening {
+    fn entries(&self) -> Vec<Entry> {
+        [self.segment.entry()].into_iter().chain(self.seal.as_ref().map(SealBody::entry)).collect()
+    }
+
+    fn says(&self) -> Vec<Says> {
+        [Says::Segment(self.segment.number)].into_iter().chain(self.seal.as_ref().map(|_seal| Says::Seal)).collect()
+    }
+}
+
 impl<S: Storage> Ledger<S> {
     /// The ledger's id, fixed with its first record.
     pub fn id(&self) -> &str {
@@ -126,10 +147,11 @@ impl<S: Storage> Ledger<S> {
         self.past.heads.last
     }
 
-    /// The sequence number that the first entry of the next [`Ledger::append`] gets. A `segment` record may come
-    /// before it, so it can be two after the head; a [`Ledger::sync`] in between may change it.
+    /// The sequence number that the first entry of the next [`Ledger::append`] gets. A `segment` and a `seal` record
+    /// may come before it, so it can be three after the head; a [`Ledger::sync`] in between may change it.
     pub fn next_seq(&self) -> u64 {
-        self.past.heads.last.seq + 1 + u64::from(self.must_rotate())
+        let own = if self.must_rotate() { 1 + u64::from(self.active.is_some()) } else { 0 };
+        self.past.heads.last.seq + 1 + own
     }
 
     /// Highest sequence number known to be on the disk.
@@ -138,7 +160,7 @@ impl<S: Storage> Ledger<S> {
     }
 
     /// Data syncs since the opening: one for each [`Ledger::sync`] that had something to sync. (A new segment costs
-    /// one sync of the folder in addition.)
+    /// one sync of the folder in addition, and sealing the one before it one of that file.)
     pub fn sync_count(&self) -> u64 {
         self.sync_count
     }
@@ -161,11 +183,11 @@ impl<S: Storage> Ledger<S> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let rotate = self.must_rotate();
+        let opening = self.must_rotate().then(|| self.opening());
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
-        let written = self.form(&mut buffer, batch, stamp, rotate).and_then(|drafted| {
-            self.write(&buffer, rotate, keep)?;
+        let written = self.form(&mut buffer, batch, stamp, opening.as_ref()).and_then(|drafted| {
+            self.write(&buffer, opening.as_ref(), keep)?;
             Ok(drafted)
         });
         let bytes = buffer.len();
@@ -173,21 +195,31 @@ impl<S: Storage> Ledger<S> {
         let written = written?;
         self.unsynced_bytes += bytes;
         self.behind_snapshot += wide(bytes);
-        Ok(self.became(written, rotate, batch))
+        Ok(self.became(written, opening.as_ref(), batch))
     }
 
     /// The batch is written: it is part of the past now. Returns the positions of the caller's own records.
-    fn became(&mut self, mut written: Drafted, rotate: bool, batch: &[Entry]) -> Vec<Position> {
+    fn became(&mut self, mut written: Drafted, opening: Option<&Opening>, batch: &[Entry]) -> Vec<Position> {
         let past = &mut self.past;
-        if rotate {
-            past.segments.push(SegmentFile { first_seq: past.heads.last.seq + 1, content: 0 });
+        if opening.is_some() {
+            self.unsealed = past.segments.last_mut().map(|before| {
+                before.closed = true;
+                before.first_seq
+            });
+            past.segments.push(SegmentFile { first_seq: past.heads.last.seq + 1, content: 0, closed: false });
+        }
+        let first_seq = past.segments.last().expect("the first batch opens a segment").first_seq;
+        let own = opening.map(Opening::says).unwrap_or_default();
+        let says = own.iter().copied().chain(std::iter::repeat(Says::Nothing));
+        for (position, says) in written.positions.iter().zip(says) {
+            past.sealing.admit(first_seq, *position, says);
         }
         if let (Some(segment), Some(active)) = (past.segments.last_mut(), &self.active) {
             segment.content = active.end;
         }
         past.heads.follow(&written);
         past.records += wide(written.positions.len());
-        let positions = written.positions.split_off(usize::from(rotate));
+        let positions = written.positions.split_off(own.len());
         for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {
             past.stated.note(&entry.t, *position, entry.members.get("body").unwrap_or(&Value::Null));
         }
@@ -239,6 +271,10 @@ impl<S: Storage> Ledger<S> {
         self.unsynced_bytes = 0;
         self.no_room = false;
         self.durable = self.past.heads.last.seq;
+        if let Some(first_seq) = self.unsealed.take() {
+            // It protects what is durable already, so nothing depends on it; the next opening tries again and tells.
+            let _unsealed = self.storage.seal(in_ledger(&file_name(first_seq)));
+        }
         Ok(())
     }
 
@@ -255,17 +291,22 @@ impl<S: Storage> Ledger<S> {
         }
     }
 
-    fn form(&self, buffer: &mut Vec<u8>, batch: &[Entry], stamp: &Stamp, rotate: bool) -> Result<Drafted, AppendError> {
+    fn form(
+        &self,
+        buffer: &mut Vec<u8>,
+        batch: &[Entry],
+        stamp: &Stamp,
+        opening: Option<&Opening>,
+    ) -> Result<Drafted, AppendError> {
         let mut draft = Draft::on(&self.past.heads);
-        if rotate {
-            let opening = self.next_segment().entry();
-            let pushed = draft.push(buffer, &opening, stamp, self.durable, false);
+        for own in opening.map(Opening::entries).unwrap_or_default() {
+            let pushed = draft.push(buffer, &own, stamp, self.durable, false);
             pushed.map_err(|fault| AppendError::Entry { index: 0, fault })?;
         }
         let opening_bytes = buffer.len();
         for (index, entry) in batch.iter().enumerate() {
             let fault = |fault| AppendError::Entry { index, fault };
-            if entry.t == SEGMENT_TYPE {
+            if entry.t == SEGMENT_TYPE || entry.t == SEAL_TYPE {
                 return Err(fault(EntryFault::Type(entry.t.clone())));
             }
             let end = index + 1 == batch.len();
@@ -282,17 +323,22 @@ impl<S: Storage> Ledger<S> {
         Ok(draft.finish())
     }
 
-    fn next_segment(&self) -> SegmentBody {
-        let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
+    /// What the next segment begins with.
+    fn opening(&self) -> Opening {
+        let before = self.active.as_ref().map_or(0, |active| active.number);
         let last = self.past.heads.last;
         let previous: Option<Digest> = (last.seq > 0).then_some(last.digest);
-        SegmentBody { boot: self.options.boot.clone(), ledger: self.id.clone(), number, previous }
+        let (boot, ledger, number) = (self.options.boot.clone(), self.id.clone(), before + 1);
+        Opening { segment: SegmentBody { boot, ledger, number, previous }, seal: self.past.sealing.seal(before) }
     }
 
-    fn write(&mut self, bytes: &[u8], rotate: bool, keep: u64) -> Result<(), AppendError> {
-        let written = if rotate { self.write_segment(bytes, keep) } else { self.write_on(bytes, keep) };
+    fn write(&mut self, bytes: &[u8], opening: Option<&Opening>, keep: u64) -> Result<(), AppendError> {
+        let written = match opening {
+            Some(opening) => self.write_segment(bytes, &opening.segment, keep),
+            None => self.write_on(bytes, keep),
+        };
         written.map_err(append_error).inspect_err(|error| {
-            self.no_room |= rotate && self.name_is_gone && matches!(error, AppendError::StorageFull(_));
+            self.no_room |= opening.is_some() && self.name_is_gone && matches!(error, AppendError::StorageFull(_));
         })
     }
 
@@ -315,8 +361,7 @@ impl<S: Storage> Ledger<S> {
 
     /// Writes the first batch of a new segment. On an error the file goes again; if even that fails, it is emptied
     /// before the next attempt, and a crash finds a tail in it.
-    fn write_segment(&mut self, bytes: &[u8], keep: u64) -> io::Result<()> {
-        let number = self.active.as_ref().map_or(0, |active| active.number) + 1;
+    fn write_segment(&mut self, bytes: &[u8], opened: &SegmentBody, keep: u64) -> io::Result<()> {
         let file_name = file_name(self.past.heads.last.seq + 1);
         let name = in_ledger(&file_name);
         self.name_is_gone = false;
@@ -331,7 +376,7 @@ impl<S: Storage> Ledger<S> {
             return Err(error);
         }
         let end = wide(bytes.len());
-        let boot = self.options.boot.clone();
+        let (number, boot) = (opened.number, opened.boot.clone());
         let active = Active { file, number, boot, end, untrimmed: false, trim_unsynced: false, reserved };
         if let Some(ended) = self.active.replace(active) {
             self.give_back(&ended);

@@ -12,7 +12,7 @@ pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 /// The lines of one turn together. The caller splits what is larger into several turns, each appended and synced.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 
-/// The most that can be written and not yet synced: a batch, and the `segment` record before it. A tail that is
+/// The most that can be written and not yet synced: a batch, and the `segment` and `seal` records before it. A tail that is
 /// longer than this was not made by a crash.
 pub const TAIL_BYTES_MAX: u64 = 320 * 1024;
 

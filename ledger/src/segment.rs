@@ -1,5 +1,6 @@
 //! Segments: one file each, named by its first sequence number, opened by a `segment` record that says where it belongs.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -30,17 +31,21 @@ impl SegmentBody {
     /// The body of a record, if it is a `segment` record with a body that can be. A segment has at least one record, so
     /// its number is not above the first one's; and a number that can be counted on from needs no other limit.
     pub(crate) fn of(record: &Sliced<'_>) -> Option<SegmentBody> {
-        if record.t != SEGMENT_TYPE {
-            return None;
-        }
-        let body: SegmentBody = serde_json::from_slice(record.body?).ok()?;
-        (body.number <= record.seq).then_some(body)
+        body_of(record, SEGMENT_TYPE).filter(|body: &SegmentBody| body.number <= record.seq)
     }
 
     pub(crate) fn entry(&self) -> Entry {
         let body = serde_json::to_value(self).expect("strings and numbers always serialise");
         own_entry(SEGMENT_TYPE, body)
     }
+}
+
+/// The typed body of a record, if it has this type and a body that can be read.
+pub(crate) fn body_of<T: DeserializeOwned>(record: &Sliced<'_>, t: &str) -> Option<T> {
+    if record.t != t {
+        return None;
+    }
+    serde_json::from_slice(record.body?).ok()
 }
 
 /// An entry of the ledger's own making, without a session.

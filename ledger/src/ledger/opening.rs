@@ -13,12 +13,11 @@ use crate::digest::Position;
 use crate::entry::Entry;
 use crate::limits::{SEGMENT_BYTES, SNAPSHOT_TAIL_BYTES};
 use crate::record::Record;
-use crate::recovery::repair::{RepairError, repair, set_aside};
+use crate::recovery::repair::{RepairError, open_for_writing, repair, seal_closed, set_aside};
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
-use crate::segment::in_ledger;
-use crate::storage::{Access, LockError, Storage};
+use crate::storage::{LockError, Storage};
 
 /// How to open a ledger.
 #[derive(Clone, Debug)]
@@ -194,9 +193,11 @@ impl<S: Storage> Ledger<S> {
             RepairError::Sync(error) => OpenError::Sync(error),
         })?;
         let active = reopen(&storage, &found).map_err(OpenError::Read)?;
+        let unsealed = seal_closed(&storage, &found);
         clear(&storage, &dropped);
         let mut recovery = report(&found, aside.owed, aside.failure);
         recovery.rewritten_bytes = rewritten_bytes;
+        recovery.degraded.extend(unsealed);
         recovery.folded = recovery.records - before.0;
         (recovery.snapshot, recovery.dropped_snapshots) = (snapshot, dropped);
         let durable = found.walk.heads.last.seq;
@@ -215,6 +216,7 @@ impl<S: Storage> Ledger<S> {
             durable,
             unsynced_bytes: 0,
             folder_unsynced: false,
+            unsealed: None,
             poisoned: false,
             buffer: Vec::new(),
             sync_count: 0,
@@ -246,7 +248,7 @@ fn numbered(found: &Survey) -> (u64, String) {
         Some((index, body)) if *index == settled.segment && !found.behind_hole => (body.number, body.boot.clone()),
         // Its first record is damaged: no boot is known, so the next batch begins a new segment.
         Some((index, body)) => (body.number + wide(settled.segment - index), String::new()),
-        None => (1, String::new()),
+        None => (1 + wide(settled.segment), String::new()),
     }
 }
 
@@ -255,7 +257,7 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
     if settled.offset == 0 {
         return Ok(None);
     }
-    let file = storage.open(in_ledger(&found.segments[settled.segment].file()), Access::Write)?;
+    let file = open_for_writing(storage, &found.segments[settled.segment].file())?;
     let (number, boot) = numbered(found);
     Ok(Some(Active { file, number, boot, end: settled.offset, untrimmed: false, trim_unsynced: false, reserved: 0 }))
 }
@@ -293,7 +295,7 @@ mod tests {
     use crate::entry::Stamp;
     use crate::recovery::past::{Footing, Past};
     use crate::recovery::survey;
-    use crate::segment::SegmentBody;
+    use crate::segment::{SegmentBody, in_ledger};
     use crate::storage::{Folder, Name, SimulatedDisk};
     use serde_json::{Map, Value, json};
 

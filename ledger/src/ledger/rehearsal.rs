@@ -45,9 +45,12 @@ pub(super) fn holds<S: Storage>(
         let previous = (durable > 0).then_some(heads.last.digest);
         let (boot, ledger) = (options.boot.clone(), id.to_owned());
         push(&SegmentBody { boot, ledger, number: next.number + 1, previous }.entry(), false)?;
+        if let Some(seal) = found.walk.sealing.seal(next.number) {
+            push(&seal.entry(), false)?;
+        }
     }
     let last = push(&Entry::new(REHEARSED_TYPE, serde_json::Map::new()), true)?;
-    let appended = u64::from(next.rotates) + 1;
+    let appended = last.seq - durable;
     let (end, first_seq) = (found.walk.settled, durable + 1);
     let repaired = Some(Repaired { end, first_seq, rotates: next.rotates, turn: &turn });
     let rest = survey(storage, Judgement { repaired, ..options.judgement() }, &mut |_settled| {})?;

@@ -93,7 +93,8 @@ impl Survey {
         if let Some(last) = segments.get_mut(settled.segment) {
             last.content = settled.offset;
         }
-        Past { heads: walk.heads, holes: walk.holes, records: walk.records, segments, stated }
+        let Walk { heads, holes, records, sealing, .. } = walk;
+        Past { heads, holes, records, segments, stated, sealing }
     }
 }
 
@@ -139,15 +140,9 @@ pub(crate) fn survey_from<S: Storage>(
     let names = segment_names(storage)?;
     let (mut walk, mut segments, mut stated) = match footing {
         None => (Walk::new(), Vec::new(), Stated::default()),
-        Some(Footing { past, opened }) => {
-            let Past { heads, holes, records, segments, stated } = past;
-            let last = segments.len().saturating_sub(1);
-            let end = Place { segment: last, offset: segments.last().map_or(0, |segment| segment.content) };
-            (Walk::on(heads, holes, records, end, (last, opened)), segments, stated)
-        }
+        Some(footing) => Walk::on(footing),
     };
     let begin = walk.settled;
-    segments.truncate(begin.segment);
     let mut segment = Segment::default();
     for index in begin.segment..names.len() {
         let from = if index == begin.segment { begin.offset } else { 0 };
@@ -159,15 +154,19 @@ pub(crate) fn survey_from<S: Storage>(
             stated.note_record(settled);
             sink(settled);
         });
-        segments.push(SegmentFile { first_seq: segment.first_seq, content: from + wide(content_len(&segment.bytes)) });
+        let content = from + wide(content_len(&segment.bytes));
+        segments.push(SegmentFile { first_seq: segment.first_seq, content, closed: false });
     }
     if let Some(Repaired { first_seq, rotates: true, turn, .. }) = judgement.repaired {
         let new = Segment { first_seq, from: 0, bytes: turn.to_vec(), next: Vec::new() };
         walk.segment(segments.len(), &new, sink);
-        segments.push(SegmentFile { first_seq, content: wide(turn.len()) });
+        segments.push(SegmentFile { first_seq, content: wide(turn.len()), closed: false });
     }
     if judgement.accept_half_turn {
         walk.settle_half_turn(sink);
+    }
+    for segment in &mut segments {
+        segment.closed |= walk.sealed.contains(&segment.first_seq);
     }
     Ok(conclude(walk, segments, stated, judgement))
 }

@@ -15,6 +15,7 @@ use super::table::Class;
 use super::{GAP_TYPE, Problem, RECOVERED_TYPE};
 use crate::chain::Heads;
 use crate::digest::Position;
+use crate::seal::Sealing;
 use crate::segment::{SegmentBody, file_name};
 
 /// All that later records depend on. Another shape of this is another version of the snapshot format.
@@ -30,6 +31,8 @@ pub(crate) struct Past {
     /// The segments, oldest first, up to the place.
     pub(crate) segments: Vec<SegmentFile>,
     pub(crate) stated: Stated,
+    /// The last segments, as far as their seals depend on them.
+    pub(crate) sealing: Sealing,
 }
 
 /// A segment by what its name promises.
@@ -40,6 +43,8 @@ pub(crate) struct SegmentFile {
     pub(crate) first_seq: u64,
     /// Length without trailing fill.
     pub(crate) content: u64,
+    /// Whether a seal closes it.
+    pub(crate) closed: bool,
 }
 
 impl Past {

@@ -148,6 +148,9 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
     let mut rewritten = 0;
     for (index, segment) in survey.segments.iter().enumerate().take(kept).skip(durable.segment) {
         let to = if index == settled.segment { settled.offset } else { segment.content };
+        if index < settled.segment && index == durable.segment && durable.offset >= to {
+            continue;
+        }
         rewritten += if index == durable.segment && durable.offset > 0 {
             rewrite(storage, &segment.file(), durable.offset, to)?
         } else {
@@ -172,7 +175,7 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
 /// failed to make durable is not seen any more while the disk still holds what was cut, so it is always made again:
 /// the file grows by a byte and is cut. A crash between leaves that byte as a tail.
 fn rewrite<S: Storage>(storage: &S, segment: &str, from: u64, to: u64) -> Result<u64, RepairError> {
-    let file = storage.open(in_ledger(segment), Access::Write).map_err(RepairError::Write)?;
+    let file = open_for_writing(storage, segment).map_err(RepairError::Write)?;
     let longer = storage.len(&file).map_err(RepairError::Write)? > to;
     if from >= to && !longer {
         return Ok(0);
@@ -185,6 +188,28 @@ fn rewrite<S: Storage>(storage: &S, segment: &str, from: u64, to: u64) -> Result
     write_all(storage, &file, from, &bytes).map_err(RepairError::Write)?;
     storage.sync_data(&file).map_err(RepairError::Sync)?;
     Ok(wide(bytes.len()))
+}
+
+/// Opens a segment that goes on, although it may be sealed: the one behind it is gone, or somebody protects a copy.
+pub(crate) fn open_for_writing<S: Storage>(storage: &S, segment: &str) -> io::Result<S::File> {
+    let name = in_ledger(segment);
+    if storage.is_sealed(&storage.open(name, Access::Read)?)? {
+        storage.unseal(name)?;
+    }
+    storage.open(name, Access::Write)
+}
+
+/// Seals what the records say is sealed: a crash, or an error that stopped nobody, may have come between. Returns why a
+/// segment could not be.
+pub(crate) fn seal_closed<S: Storage>(storage: &S, survey: &Survey) -> Option<String> {
+    let mut failure = None;
+    for segment in survey.segments.iter().filter(|segment| segment.closed) {
+        let file = segment.file();
+        let sealed = storage.open(in_ledger(&file), Access::Read).and_then(|opened| storage.is_sealed(&opened));
+        let done = sealed.and_then(|sealed| if sealed { Ok(()) } else { storage.seal(in_ledger(&file)) });
+        failure = failure.or(done.err().map(|error| format!("ledger: {file} cannot be sealed: {error}")));
+    }
+    failure
 }
 
 /// Puts a new file in the place of a segment of which nothing is proven durable, not even its name: a failed sync of

@@ -23,6 +23,8 @@ pub(crate) enum Shape {
     BadLine,
     /// Sound lines that do not follow from one another: missing, doubled, swapped, foreign.
     BrokenChain,
+    /// A seal that does not fit the segment before it, or is missing where the ledger seals.
+    WrongSeal,
     /// A whole segment is not there.
     MissingSegment,
     /// A sound line of a version that this crate does not know.
@@ -79,7 +81,7 @@ const SYNCED: &[Zone] = &[Zone::Synced];
 const SAME: &[Boot] = &[Boot::Same];
 const OTHER: &[Boot] = &[Boot::Other];
 const TAIL_SHAPES: &[Shape] =
-    &[Shape::HalfTurn, Shape::Fragment, Shape::BadLine, Shape::BrokenChain, Shape::MissingSegment];
+    &[Shape::HalfTurn, Shape::Fragment, Shape::BadLine, Shape::BrokenChain, Shape::WrongSeal, Shape::MissingSegment];
 const WITHIN: &[Extent] = &[Extent::WithinBatch];
 const BEYOND: &[Extent] = &[Extent::Beyond];
 
@@ -89,11 +91,11 @@ pub(crate) const TABLE: &[Row] = &[
     // After a reboot sectors of what was never synced may be missing anywhere in it.
     Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: OTHER,    extents: WITHIN,     class: Class::TornTail },
     Row { zones: TAIL,     shapes: &[Shape::BadLine],                                   boots: SAME,     extents: WITHIN,     class: Class::SuspiciousTail },
-    Row { zones: TAIL,     shapes: &[Shape::BrokenChain, Shape::MissingSegment],        boots: ANY_BOOT, extents: WITHIN,     class: Class::SuspiciousTail },
+    Row { zones: TAIL,     shapes: &[Shape::BrokenChain, Shape::WrongSeal, Shape::MissingSegment], boots: ANY_BOOT, extents: WITHIN,     class: Class::SuspiciousTail },
     // Whole files in a wrong place can look like this. What may have been acknowledged is not cut.
     Row { zones: TAIL,     shapes: TAIL_SHAPES,                                         boots: ANY_BOOT, extents: BEYOND,     class: Class::ChainBroken },
     Row { zones: SYNCED,   shapes: &[Shape::Fragment, Shape::BadLine],                  boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::Damage },
-    Row { zones: SYNCED,   shapes: &[Shape::HalfTurn, Shape::BrokenChain],              boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::ChainBroken },
+    Row { zones: SYNCED,   shapes: &[Shape::HalfTurn, Shape::BrokenChain, Shape::WrongSeal], boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::ChainBroken },
     Row { zones: SYNCED,   shapes: &[Shape::MissingSegment],                            boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::Loss },
     Row { zones: ANY_ZONE, shapes: &[Shape::Newer],                                     boots: ANY_BOOT, extents: ANY_EXTENT, class: Class::TooNew },
 ];
@@ -141,8 +143,15 @@ mod tests {
 
     #[test]
     fn exactly_one_row_answers_every_combination() {
-        let shapes =
-            [Shape::HalfTurn, Shape::Fragment, Shape::BadLine, Shape::BrokenChain, Shape::MissingSegment, Shape::Newer];
+        let shapes = [
+            Shape::HalfTurn,
+            Shape::Fragment,
+            Shape::BadLine,
+            Shape::BrokenChain,
+            Shape::WrongSeal,
+            Shape::MissingSegment,
+            Shape::Newer,
+        ];
         for zone in ANY_ZONE {
             for shape in shapes {
                 for boot in ANY_BOOT {

@@ -4,17 +4,18 @@
 //! behind a hole reaches it only once a later `dur` says that the hole had been synced; nothing here changes a file.
 //! A record is cut where it lies, in the segment's buffer: whoever wants to keep one makes a copy in the sink.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use super::hole::{Hole, Place, charge};
 use super::lines::{Line, Lines, Rest, Segment, contains, content_len};
-use super::past::SegmentFile;
+use super::past::{Footing, Past, SegmentFile, Stated};
 use super::settled::{Held, Settled};
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
 use crate::digest::Position;
 use crate::limits::{LINE_BYTES_MIN, VERSION};
 use crate::record::{Judged, judge};
+use crate::seal::{SEAL_TYPE, Says, Sealing};
 use crate::segment::{SEGMENT_TYPE, SegmentBody};
 use crate::slice::Sliced;
 
@@ -38,6 +39,10 @@ pub(crate) struct Walk {
     pub(crate) durable_place: Place,
     /// The body of every `segment` record that was admitted, with the segment's index.
     pub(crate) segments: Vec<(usize, SegmentBody)>,
+    /// The last segments up to the last whole turn, as far as their seals depend on them.
+    pub(crate) sealing: Sealing,
+    /// The segments that a seal in a whole turn closes, by their first sequence numbers.
+    pub(crate) sealed: BTreeSet<u64>,
     pub(crate) newer: Option<(Place, u64)>,
     pub(crate) pending: VecDeque<Pending>,
     /// The hole that the next admitted record closes.
@@ -52,8 +57,11 @@ pub(crate) struct Walk {
 /// An admitted record whose turn is not known to be whole, or that stands behind a hole that may be a tail.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    /// Its segment, by the first sequence number.
+    segment: u64,
     position: Position,
     ends_turn: bool,
+    says: Says,
     end: Place,
     line: Held,
     /// What its session's head was before, if it has one.
@@ -75,6 +83,8 @@ impl Walk {
             durable: 0,
             durable_place: start,
             segments: Vec::new(),
+            sealing: Sealing::default(),
+            sealed: BTreeSet::new(),
             newer: None,
             pending: VecDeque::new(),
             open: None,
@@ -85,9 +95,14 @@ impl Walk {
     }
 
     /// A walk that goes on behind a whole turn, all of which is synced.
-    pub(crate) fn on(heads: Heads, holes: Vec<Hole>, records: u64, end: Place, opened: (usize, SegmentBody)) -> Walk {
+    pub(crate) fn on(footing: Footing) -> (Walk, Vec<SegmentFile>, Stated) {
+        let Footing { past, opened } = footing;
+        let Past { heads, holes, records, mut segments, stated, sealing } = past;
         let last = heads.last;
-        Walk {
+        let index = segments.len().saturating_sub(1);
+        let end = Place { segment: index, offset: segments.last().map_or(0, |segment| segment.content) };
+        segments.truncate(index);
+        let walk = Walk {
             heads,
             holes,
             settled: end,
@@ -95,9 +110,11 @@ impl Walk {
             records,
             durable: last.seq,
             durable_place: end,
-            segments: vec![opened],
+            segments: vec![(index, opened)],
+            sealing,
             ..Walk::new()
-        }
+        };
+        (walk, segments, stated)
     }
 
     /// Walks the next segment. Whole turns go to `sink` as they are complete.
@@ -186,12 +203,27 @@ impl Walk {
         if let Some(detail) = self.misplaced(record, body.as_ref(), segment, first) {
             self.note(line.start, Shape::BrokenChain, detail);
         }
+        if let Some(fault) = self.seal_fault(record) {
+            self.note(line.start, Shape::WrongSeal, fault);
+        }
         if let Some(body) = body {
             self.segments.push((segment, body));
         }
         let end = Place { segment, offset: self.offset(line.end) };
         let held = Held::Here(line.start..line.start + line.bytes.len());
         self.admit(record, missing, line.start, end, held);
+    }
+
+    /// What is wrong with a record at the beginning of a segment, as far as the segment before tells; or with a seal.
+    fn seal_fault(&self, record: &Sliced<'_>) -> Option<&'static str> {
+        if record.seq != self.here.0 + 1 && record.t != SEAL_TYPE {
+            return None;
+        }
+        let mut sealing = self.sealing.clone();
+        for pending in &self.pending {
+            sealing.admit(pending.segment, pending.position, pending.says);
+        }
+        sealing.fault(self.here.0, record)
     }
 
     /// What is wrong with a `segment` record, or with another record in its place. It may stand inside a turn: an
@@ -284,7 +316,8 @@ impl Walk {
             charged = self.check_session(record, (&sid, sn), head, start);
             before = Some(head);
         }
-        self.pending.push_back(Pending { position, ends_turn: record.end, end, line, before, charged });
+        let (segment, ends_turn, says) = (self.here.0, record.end, Says::of(record));
+        self.pending.push_back(Pending { segment, position, ends_turn, says, end, line, before, charged });
     }
 
     fn raise_durable(&mut self, durable: u64) {
@@ -340,6 +373,10 @@ impl Walk {
 
     fn settle_first(&mut self, segment: &[u8], sink: &mut impl FnMut(Settled<'_>)) {
         let Some(pending) = self.pending.pop_front() else { return };
+        self.sealing.admit(pending.segment, pending.position, pending.says);
+        if pending.says == Says::Seal {
+            self.sealed.extend(self.sealing.closed());
+        }
         self.settled = pending.end;
         self.settled_last = pending.position;
         self.records += 1;

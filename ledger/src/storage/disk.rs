@@ -1,6 +1,6 @@
 //! The disk behind the storage port (Unix).
 //!
-//! Promises: folders 0700 and files 0600, ours alone; everything is opened relative to a held folder descriptor and
+//! Promises: folders 0700 and files 0600 (0400 once they are sealed), ours alone; everything is opened relative to a held folder descriptor and
 //! never through a link; what is somebody else's is refused with owner and mode in the message and never repaired.
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 #[cfg(target_os = "linux")]
 use nix::{
@@ -24,6 +24,9 @@ use nix::{
 
 use super::lock::{WriterLock, lock};
 use super::{Access, Folder, LockError, Name, Storage};
+
+const OPEN: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+const SEALED: Mode = Mode::S_IRUSR;
 
 /// A ledger folder, and the folder for what is set aside.
 #[derive(Debug)]
@@ -79,9 +82,16 @@ impl Disk {
     fn open_at(&self, name: Name<'_>, flags: OFlag) -> io::Result<File> {
         let folder = self.held(name.folder)?;
         let flags = flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-        let file = File::from(openat(folder.descriptor(), name.file, flags, Mode::from_bits_truncate(0o600))?);
+        let file = File::from(openat(folder.descriptor(), name.file, flags, OPEN)?);
         folder.check_file(&file, name.file)?;
         Ok(file)
+    }
+
+    /// `fsync`, for `fdatasync` may leave the mode.
+    fn set_mode(&self, name: Name<'_>, mode: Mode) -> io::Result<()> {
+        let file = self.open(name, Access::Read)?;
+        fchmod(&file, mode)?;
+        file.sync_all()
     }
 }
 
@@ -215,6 +225,18 @@ impl Storage for Disk {
 
     fn sync_folder(&self, folder: Folder) -> io::Result<()> {
         Ok(fsync(self.held(folder)?.descriptor())?)
+    }
+
+    fn seal(&self, name: Name<'_>) -> io::Result<()> {
+        self.set_mode(name, SEALED)
+    }
+
+    fn unseal(&self, name: Name<'_>) -> io::Result<()> {
+        self.set_mode(name, OPEN)
+    }
+
+    fn is_sealed(&self, file: &File) -> io::Result<bool> {
+        Ok(fstat(file)?.st_mode & 0o200 == 0)
     }
 
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {

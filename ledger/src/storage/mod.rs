@@ -8,6 +8,7 @@ mod lock;
 mod simulated;
 mod simulated_crash;
 mod simulated_image;
+mod simulated_world;
 
 use std::fmt::Debug;
 use std::io;
@@ -88,6 +89,12 @@ pub trait Storage {
     fn sync_data(&self, file: &Self::File) -> io::Result<()>;
     /// Makes the folder's names durable. An error is final, as above.
     fn sync_folder(&self, folder: Folder) -> io::Result<()>;
+    /// Takes the permission to write from a file, and makes that durable.
+    fn seal(&self, name: Name<'_>) -> io::Result<()>;
+    /// Gives it back.
+    fn unseal(&self, name: Name<'_>) -> io::Result<()>;
+    /// Whether the file is sealed. A sealed one cannot be opened for writing.
+    fn is_sealed(&self, file: &Self::File) -> io::Result<bool>;
     /// Replaces `to`, atomically for readers. Durable with the next sync of the folder.
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()>;
     /// Removes a name. Durable with the next sync of the folder.

@@ -4,13 +4,13 @@
 //! any two calls. It is as unkind as the kernels of ledger/README.md: after a failed sync the bytes stay visible, a
 //! second sync succeeds, and the disk never gets them.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::simulated_image::{Change, InFlight, Inode, NameChange};
+use super::simulated_image::{Change, Inode, NameChange};
+use super::simulated_world::{World, dead};
 use super::{Access, Folder, LockError, Name, Storage};
 
 /// The machine's disk. Clones share it. It outlives the processes that write to it.
@@ -53,6 +53,8 @@ pub enum Call {
     Truncate,
     SyncData,
     SyncFolder,
+    Seal,
+    Unseal,
     Rename,
     Unlink,
     List,
@@ -87,25 +89,6 @@ pub enum Stop {
     Before(u64),
     /// The n-th call from now happens, and nobody learns of it.
     After(u64),
-}
-
-#[derive(Default)]
-pub(super) struct World {
-    pub(super) inodes: Vec<Inode>,
-    pub(super) visible_names: BTreeMap<(Folder, String), usize>,
-    pub(super) durable_names: BTreeMap<(Folder, String), usize>,
-    pub(super) unsynced_names: Vec<(Folder, NameChange)>,
-    /// The write that a kill can tear: the last call, if it was one.
-    pub(super) in_flight: Option<InFlight>,
-    pub(super) process: u64,
-    dead: bool,
-    lock: Option<u64>,
-    locks_taken: u64,
-    faults: Vec<Fault>,
-    stop: Option<Stop>,
-    calls: u64,
-    capacity: Option<u64>,
-    cannot_allocate: bool,
 }
 
 impl SimulatedDisk {
@@ -185,6 +168,12 @@ impl SimulatedDisk {
         world.durable_names.remove(&key);
     }
 
+    /// Whether a file is there and sealed.
+    pub fn is_sealed(&self, name: Name<'_>) -> bool {
+        let world = self.world();
+        world.find(name).is_ok_and(|inode| world.inodes[inode].sealed)
+    }
+
     /// The visible names of a folder, sorted.
     pub fn names(&self, folder: Folder) -> Vec<String> {
         names_of(&self.world(), folder)
@@ -213,85 +202,6 @@ impl Drop for SimulatedLock {
         if world.lock == Some(self.id) {
             world.lock = None;
         }
-    }
-}
-
-impl World {
-    /// The process is gone: its locks are free, its handles are dead, its faults are forgotten.
-    pub(super) fn end_process(&mut self) {
-        self.process += 1;
-        self.dead = false;
-        self.lock = None;
-        self.stop = None;
-        self.faults.clear();
-        self.in_flight = None;
-    }
-
-    /// Counts a call, and says whether a fault strikes it and whether the process stops after it.
-    fn enter(&mut self, process: u64, call: Call) -> io::Result<(Option<FaultKind>, bool)> {
-        if self.dead || process != self.process {
-            return Err(dead());
-        }
-        self.calls += 1;
-        let mut stops_after = false;
-        match &mut self.stop {
-            Some(Stop::Before(0)) => {
-                self.dead = true;
-                return Err(dead());
-            }
-            Some(Stop::After(0)) => {
-                self.dead = true;
-                stops_after = true;
-            }
-            Some(Stop::Before(left) | Stop::After(left)) => *left -= 1,
-            None => {}
-        }
-        let struck = self.faults.iter().position(|fault| fault.call == call && fault.after == 0);
-        for fault in self.faults.iter_mut().filter(|fault| fault.call == call) {
-            fault.after = fault.after.saturating_sub(1);
-        }
-        self.in_flight = None;
-        Ok((struck.map(|index| self.faults.remove(index).kind), stops_after))
-    }
-
-    fn used(&self) -> usize {
-        self.visible_names.values().map(|inode| self.inodes[*inode].len()).sum()
-    }
-
-    fn room(&self) -> usize {
-        let used = self.used();
-        let capacity = self.capacity.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
-        capacity.saturating_sub(used)
-    }
-
-    fn find(&self, name: Name<'_>) -> io::Result<usize> {
-        let found = self.visible_names.get(&(name.folder, name.file.to_owned()));
-        found.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
-    }
-
-    fn change_name(&mut self, folder: Folder, change: NameChange) {
-        change.apply(folder, &mut self.visible_names);
-        self.unsynced_names.push((folder, change));
-    }
-
-    fn change(&mut self, inode: usize, change: Change) {
-        let inode = &mut self.inodes[inode];
-        change.apply(&mut inode.visible);
-        inode.unsynced.push(change);
-    }
-
-    fn write(&mut self, inode: usize, offset: usize, bytes: &[u8]) -> io::Result<usize> {
-        let visible = &self.inodes[inode].visible;
-        let growth = (offset + bytes.len()).saturating_sub(self.inodes[inode].len());
-        let missing = growth.saturating_sub(self.room());
-        let len = bytes.len().saturating_sub(missing);
-        if len == 0 && !bytes.is_empty() {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        let before = visible.get(offset..).unwrap_or_default().to_vec();
-        self.change(inode, Change::Write { offset, bytes: bytes[..len].to_vec() });
-        self.in_flight = Some(InFlight { inode, offset, len, before });
-        Ok(len)
     }
 }
 
@@ -340,6 +250,9 @@ impl Storage for SimulatedStorage {
     fn open(&self, name: Name<'_>, access: Access) -> io::Result<SimulatedFile> {
         self.call(Call::Open, |world, _fault| {
             let inode = world.find(name)?;
+            if access == Access::Write && world.inodes[inode].sealed {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
             Ok(SimulatedFile { inode, writable: access == Access::Write })
         })
     }
@@ -436,6 +349,18 @@ impl Storage for SimulatedStorage {
         })
     }
 
+    fn seal(&self, name: Name<'_>) -> io::Result<()> {
+        self.call(Call::Seal, |world, _fault| world.set_sealed(name, true))
+    }
+
+    fn unseal(&self, name: Name<'_>) -> io::Result<()> {
+        self.call(Call::Unseal, |world, _fault| world.set_sealed(name, false))
+    }
+
+    fn is_sealed(&self, file: &SimulatedFile) -> io::Result<bool> {
+        Ok(self.disk.world().inodes[file.inode].sealed)
+    }
+
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
         self.call(Call::Rename, |world, _fault| {
             world.find(Name { folder, file: from })?;
@@ -466,10 +391,6 @@ fn bound(fault: Option<FaultKind>) -> usize {
         Some(FaultKind::Short(bytes) | FaultKind::Partial(bytes, _)) => bytes,
         Some(FaultKind::Error(_)) | None => usize::MAX,
     }
-}
-
-fn dead() -> io::Error {
-    io::Error::other("the simulated process is dead")
 }
 
 fn narrow(offset: u64) -> io::Result<usize> {

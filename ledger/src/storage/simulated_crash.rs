@@ -2,8 +2,9 @@
 //! file. A power loss leaves the durable image and any part of what was not synced: prefixes, sectors, size without data.
 
 use super::Folder;
-use super::simulated::{SimulatedDisk, World};
+use super::simulated::SimulatedDisk;
 use super::simulated_image::{Change, InFlight, Inode};
+use super::simulated_world::World;
 
 /// The kind of a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,8 @@ pub(super) struct Inode {
     /// Up to here blocks are reserved, and how much of that the disk knows.
     pub(super) reserved: usize,
     pub(super) reserved_durable: usize,
+    /// Durable as soon as it is set.
+    pub(super) sealed: bool,
 }
 
 #[derive(Clone)]

@@ -79,6 +79,11 @@ impl Machine {
         assert_eq!(texts(&ledger), model.acknowledged, "{context}");
         let report = verify(&self.disk.storage(), &VerifyOptions::default()).unwrap();
         assert!(report.ok() && report.tail.is_none(), "{context}: {report:?}");
+        let mut files = self.disk.names(Folder::Ledger);
+        files.retain(|file| file.ends_with(".jsonl"));
+        let (last, closed) = files.split_last().expect("something was written");
+        let sealed = |file: &String| self.disk.is_sealed(segment(file));
+        assert!(closed.iter().all(sealed) && !sealed(last), "{context}: every segment but the last is sealed");
         ledger
     }
 }
@@ -329,7 +334,7 @@ impl Random {
         let errors = [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::QuotaExceeded, ErrorKind::Interrupted];
         let error = errors[usize::try_from(self.below(4)).unwrap()];
         let bytes = usize::try_from(self.below(400)).unwrap();
-        let (call, kind) = match self.below(8) {
+        let (call, kind) = match self.below(9) {
             0 => (Call::Write, FaultKind::Error(error)),
             1 => (Call::Write, FaultKind::Short(bytes + 1)),
             2 => (Call::Write, FaultKind::Partial(bytes, ErrorKind::Other)),
@@ -337,6 +342,7 @@ impl Random {
             4 => (Call::SyncFolder, FaultKind::Error(error)),
             5 => (Call::Allocate, FaultKind::Error(error)),
             6 => (Call::Truncate, FaultKind::Error(error)),
+            7 => (Call::Seal, FaultKind::Error(error)),
             _ => (Call::Create, FaultKind::Error(error)),
         };
         Fault { call, after: self.below(2), kind }

@@ -12,7 +12,11 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::*;
 
-/// The inputs of the golden ledger. They never change; a later version gets inputs and a folder of its own.
+/// A ledger of before there were seals, and one with all that a writer writes today. Neither is ever changed.
+const GOLDEN: [&str; 2] = ["v1", "v1-sealed"];
+
+/// The inputs of the newest golden ledger. They never change; what is written otherwise gets inputs and a folder of its
+/// own.
 fn golden_disk() -> SimulatedDisk {
     let disk = SimulatedDisk::new();
     let options = Options { segment_bytes: 2500, ..Options::new("golden-ledger", "golden-boot") };
@@ -59,6 +63,9 @@ fn golden_disk() -> SimulatedDisk {
         ],
         vec![entry("mark", None, None, json!({}))],
         vec![entry("host", session, Some(4_294_967_295), json!({"body": ""}))],
+        vec![Entry { fin: true, ..entry("session", session, None, json!({"body": "removed"})) }],
+        vec![entry("mark", None, None, json!({"body": "x".repeat(2500)}))],
+        vec![entry("mark", None, None, json!({}))],
     ];
     for (turn, bg) in turns.into_iter().zip(1_u64..) {
         let stamp = Stamp { at_us: 1_767_225_599_999_998 + bg, mono_us: 1_000 * bg, bg };
@@ -68,20 +75,20 @@ fn golden_disk() -> SimulatedDisk {
     disk
 }
 
-fn golden_folder() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+fn golden_folder(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 #[test]
 fn the_golden_ledger_is_written_byte_for_byte() {
-    let mut expected: Vec<(String, Vec<u8>)> = fs::read_dir(golden_folder())
+    let mut expected: Vec<(String, Vec<u8>)> = fs::read_dir(golden_folder("v1-sealed"))
         .unwrap()
         .map(|file| file.unwrap())
         .map(|file| (file.file_name().into_string().unwrap(), fs::read(file.path()).unwrap()))
         .collect();
     expected.sort();
     let written = segments(&golden_disk());
-    assert!(expected.len() > 1);
+    assert!(expected.len() > 2);
     for ((file, bytes), (golden_file, golden)) in written.iter().zip(&expected) {
         assert_eq!(file, golden_file);
         assert_eq!(String::from_utf8_lossy(bytes), String::from_utf8_lossy(golden));
@@ -90,10 +97,14 @@ fn the_golden_ledger_is_written_byte_for_byte() {
 }
 
 #[test]
-fn the_golden_ledger_verifies_and_every_record_is_canonical() {
-    let report = verify_folder(&golden_folder(), &VerifyOptions::default()).unwrap();
-    assert!(report.ok() && report.tail.is_none(), "{report:?}");
-    let storage = Disk::reading(golden_folder());
+fn the_golden_ledgers_verify_and_every_record_is_canonical() {
+    GOLDEN.into_iter().for_each(verifies_and_is_canonical);
+}
+
+fn verifies_and_is_canonical(golden: &str) {
+    let report = verify_folder(&golden_folder(golden), &VerifyOptions::default()).unwrap();
+    assert!(report.ok() && report.tail.is_none(), "{golden}: {report:?}");
+    let storage = Disk::reading(golden_folder(golden));
     let records: Vec<_> = Records::new(&storage).map(|record| record.unwrap()).collect();
     assert_eq!(u64::try_from(records.len()).unwrap(), report.records);
     for record in &records {
@@ -124,7 +135,7 @@ fn canonical(value: &Value) -> String {
     }
 }
 
-/// The recipe of the README, run as it stands there on the golden ledger and on a damaged copy.
+/// The recipe of the README, run as it stands there on the golden ledgers and on a damaged copy.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_stranger_can_verify_with_stock_tools() {
@@ -134,10 +145,12 @@ fn a_stranger_can_verify_with_stock_tools() {
         let mut command = std::process::Command::new("bash");
         command.args(["-c", recipe]).current_dir(folder).env("LC_ALL", "C").output().unwrap()
     };
-    let report = verify_folder(&golden_folder(), &VerifyOptions::default()).unwrap();
-    let output = run(&golden_folder());
-    assert!(output.status.success(), "{output:?}");
-    assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), format!("ok, head {}", report.head));
+    for golden in GOLDEN {
+        let report = verify_folder(&golden_folder(golden), &VerifyOptions::default()).unwrap();
+        let output = run(&golden_folder(golden));
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), format!("ok, head {}", report.head));
+    }
 
     let copy = tempfile::tempdir().unwrap();
     for (file, mut bytes) in segments(&golden_disk()) {

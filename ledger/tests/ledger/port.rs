@@ -44,6 +44,12 @@ fn conforms<S: Storage>(storage: &S) {
     assert_eq!(storage.list(Folder::Quarantine).unwrap(), ["a"]);
     let replaced = storage.open(name("a"), Access::Read).unwrap();
     assert_eq!(storage.len(&replaced).unwrap(), 5);
+    assert!(!storage.is_sealed(&replaced).unwrap());
+    storage.seal(name("a")).unwrap();
+    assert!(storage.is_sealed(&storage.open(name("a"), Access::Read).unwrap()).unwrap());
+    storage.unseal(name("a")).unwrap();
+    assert!(!storage.is_sealed(&storage.open(name("a"), Access::Write).unwrap()).unwrap());
+    assert_eq!(storage.seal(name("none")).unwrap_err().kind(), ErrorKind::NotFound);
     storage.unlink(name("a")).unwrap();
     storage.sync_folder(Folder::Quarantine).unwrap();
     // A removed file lives on for who holds it.
@@ -97,9 +103,17 @@ fn a_ledger_on_disk_is_closed_to_others_and_reads_back() {
     assert_eq!(mode("ledger/00000000000000000001.jsonl"), 0o600);
     let report = verify_folder(&root.path().join("ledger"), &VerifyOptions::default()).unwrap();
     assert_eq!((report.ok(), report.records, report.head), (true, 2, ledger.head()));
+    drop(ledger);
+    let small = Options { segment_bytes: 1, ..quick() };
+    let (mut ledger, _recovery) = Ledger::open(disk_at(root.path()), small).unwrap();
+    ledger.append(&[entry(Some("s"), "in the next segment")], &STAMP).unwrap();
+    assert_eq!(mode("ledger/00000000000000000001.jsonl"), 0o600, "not before the next one is on the disk");
+    ledger.sync().unwrap();
+    assert_eq!(mode("ledger/00000000000000000001.jsonl"), 0o400);
+    assert_eq!(mode("ledger/00000000000000000003.jsonl"), 0o600);
     let reading = Disk::reading(root.path().join("ledger"));
     let seen = head(&reading).unwrap();
-    assert_eq!((seen.head, seen.segments), (ledger.head(), 1));
+    assert_eq!((seen.head, seen.segments), (ledger.head(), 2));
     assert!(verify(&Disk::reading(root.path().join("nothing")), &VerifyOptions::default()).unwrap().ok());
 }
 

@@ -48,6 +48,15 @@ impl Storage for InPieces {
     fn sync_folder(&self, folder: Folder) -> std::io::Result<()> {
         self.0.sync_folder(folder)
     }
+    fn seal(&self, name: Name<'_>) -> std::io::Result<()> {
+        self.0.seal(name)
+    }
+    fn unseal(&self, name: Name<'_>) -> std::io::Result<()> {
+        self.0.unseal(name)
+    }
+    fn is_sealed(&self, file: &SimulatedFile) -> std::io::Result<bool> {
+        self.0.is_sealed(file)
+    }
     fn rename(&self, folder: Folder, from: &str, to: &str) -> std::io::Result<()> {
         self.0.rename(folder, from, to)
     }
