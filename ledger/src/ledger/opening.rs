@@ -123,6 +123,18 @@ pub enum OpenError {
         /// How many there are, in this and later segments.
         bytes: u64,
     },
+    /// A segment is named for records that are still to come: the next segment would take its place, and what is in it
+    /// would be lost. Nothing was changed.
+    #[error(
+        "{segment}: the ledger ends with record {last}, so this file has not its own name; nothing was changed. Give it \
+         back the name that its first record tells (`seq`, in 20 digits)"
+    )]
+    Misnamed {
+        /// The segment's file name.
+        segment: String,
+        /// The last record of the ledger.
+        last: u64,
+    },
     /// The segments cannot be read.
     #[error("the ledger cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -186,6 +198,10 @@ impl<S: Storage> Ledger<S> {
             && !may_cut(&storage, &options, &found, &id).map_err(OpenError::Read)?
         {
             return Err(OpenError::Unexplained { segment, offset, bytes });
+        }
+        let last = found.walk.heads.last.seq;
+        if let Some(segment) = found.kept().last().filter(|segment| segment.first_seq > last) {
+            return Err(OpenError::Misnamed { segment: segment.file(), last });
         }
         let aside = set_aside(&storage, &found).map_err(OpenError::Read)?;
         let rewritten_bytes = repair(&storage, &found).map_err(|error| match error {

@@ -85,6 +85,13 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
+    /// The segments that stay when the tail is cut.
+    pub(crate) fn kept(&self) -> &[SegmentFile] {
+        let settled = self.walk.settled;
+        let kept = if settled.offset == 0 { settled.segment } else { settled.segment + 1 };
+        &self.segments[..kept.min(self.segments.len())]
+    }
+
     /// What the writer goes on from, once the files were repaired.
     pub(crate) fn into_past(self) -> Past {
         let Survey { walk, mut segments, stated, .. } = self;

@@ -113,6 +113,37 @@ fn segments_that_changed_places_are_no_tail() {
     assert_eq!((segments(&disk), disk.names(Folder::Quarantine)), (swapped, Vec::<String>::new()));
 }
 
+/// The next segment would be begun under the name of the file that holds the last records, and empty it.
+#[test]
+fn a_segment_named_for_records_to_come_is_not_opened() {
+    let files = four_segments();
+    let sound = disk_of(&files);
+    let (ledger, _recovery) = open(&sound);
+    let last = ledger.head().seq;
+    drop(ledger);
+    for next in [last + 1, last + 2, 2 * last] {
+        for from in [0, files.len() - 1] {
+            let mut renamed = files[from..].to_vec();
+            renamed.last_mut().unwrap().0 = format!("{next:020}.jsonl");
+            let disk = disk_of(&renamed);
+            // Another boot begins a new segment with its first turn.
+            let opened = Ledger::open(disk.storage(), options(OTHER_BOOT)).map(drop);
+            let expected = matches!(&opened, Err(OpenError::Misnamed { segment, last: end })
+                if *segment == renamed.last().unwrap().0 && *end == last);
+            assert!(expected, "{next} from {from}: {opened:?}");
+            assert_eq!((segments(&disk), disk.names(Folder::Quarantine)), (renamed, Vec::<String>::new()));
+        }
+    }
+    // A name of records that are there takes no place: the problem is told, and the ledger goes on.
+    let mut renamed = files.clone();
+    renamed.last_mut().unwrap().0 = format!("{last:020}.jsonl");
+    assert_eq!(classes(&renamed), [Class::ChainBroken]);
+    let disk = disk_of(&renamed);
+    let (mut ledger, recovery) = Ledger::open(disk.storage(), options(OTHER_BOOT)).unwrap();
+    turn(&mut ledger, &[recovery.owed, vec![entry(None, "goes on")]].concat());
+    assert_eq!(segments(&disk)[..renamed.len()], renamed);
+}
+
 #[test]
 fn what_a_segment_record_says_is_checked() {
     let disk = SimulatedDisk::new();
