@@ -31,7 +31,7 @@ impl SegmentBody {
     /// The body of a record, if it is a `segment` record with a body that can be. A segment has at least one record, so
     /// its number is not above the first one's; and a number that can be counted on from needs no other limit.
     pub(crate) fn of(record: &Sliced<'_>) -> Option<SegmentBody> {
-        body_of(record, SEGMENT_TYPE).filter(|body: &SegmentBody| body.number <= record.seq)
+        body_of(record, SEGMENT_TYPE).filter(|body: &SegmentBody| (1..=record.seq).contains(&body.number))
     }
 
     pub(crate) fn entry(&self) -> Entry {
@@ -40,12 +40,15 @@ impl SegmentBody {
     }
 }
 
-/// The typed body of a record, if it has this type and a body that can be read.
-pub(crate) fn body_of<T: DeserializeOwned>(record: &Sliced<'_>, t: &str) -> Option<T> {
+/// The typed body of a record, if it has this type and a body that says that and nothing else. What is absent is not
+/// `null`.
+pub(crate) fn body_of<T: DeserializeOwned + Serialize>(record: &Sliced<'_>, t: &str) -> Option<T> {
     if record.t != t {
         return None;
     }
-    serde_json::from_slice(record.body?).ok()
+    let stored = record.body?;
+    let body = serde_json::from_slice(stored).ok()?;
+    (serde_json::to_vec(&body).ok()? == stored).then_some(body)
 }
 
 /// An entry of the ledger's own making, without a session.

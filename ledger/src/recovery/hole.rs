@@ -62,6 +62,11 @@ impl Hole {
         self.after_seq + 1
     }
 
+    /// Where it is, in the files and in the chain.
+    pub(crate) fn place(&self) -> (u64, u64, u64) {
+        (self.segment, self.offset, self.after_seq)
+    }
+
     /// Another finding at the same place: what a crash explains least decides.
     pub(crate) fn worsen(&mut self, shape: Shape, detail: &str) {
         if shape > self.shape {

@@ -230,7 +230,7 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
         let Hole { missing, offset, ref detail, .. } = hole;
         let (segment, detail) = (file_name(hole.segment), detail.clone());
         let problem = Problem { class, segment, seq, missing, offset, sessions, detail };
-        if !stated.gaps.contains_key(&hole.first_seq()) {
+        if !stated.states(&problem) {
             gaps_owed.extend(gap_entries(&problem));
         }
         problems.push(problem);
@@ -260,7 +260,8 @@ fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot)
     });
     let (index, segment) = begins?;
     let offset = if index == settled.segment { settled.offset } else { 0 };
-    let alone = segment.content - offset == bytes;
+    // Nothing can be written behind a beginning that is lost.
+    let alone = segment.content - offset == bytes && (walk.records > 0 || walk.holes.is_empty());
     let extent = if alone && bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
     let detail = worst.map_or_else(|| "records without the end of their turn".to_owned(), |hole| hole.detail.clone());
     let class = classify(Zone::Tail, shape, boot, extent);

@@ -72,8 +72,8 @@ pub(crate) struct Footing {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Stated {
-    /// Holes by their first sequence number, each with the sessions named.
-    pub(crate) gaps: BTreeMap<u64, BTreeSet<String>>,
+    /// Holes by their place as text, for two can have the same first sequence number; each with the sessions named.
+    gaps: BTreeMap<String, BTreeSet<String>>,
     /// Names under which tails were set aside.
     pub(crate) tails: BTreeSet<String>,
     /// Tails among them that no crash explains.
@@ -116,16 +116,24 @@ impl Stated {
         } else if t == GAP_TYPE
             && let Some(first) = body["first"].as_u64()
         {
+            let segment = body["segment"].as_str().unwrap_or_default();
+            let place = place(first, segment, body["offset"].as_u64().unwrap_or_default());
             let sessions = body["sessions"].as_array().into_iter().flatten().filter_map(Value::as_str);
-            self.gaps.entry(first).or_default().extend(sessions.map(str::to_owned));
+            self.gaps.entry(place).or_default().extend(sessions.map(str::to_owned));
         }
+    }
+
+    /// Whether a `gap` record states this problem.
+    pub(crate) fn states(&self, problem: &Problem) -> bool {
+        problem.seq.is_some_and(|first| self.gaps.contains_key(&place(first, &problem.segment, problem.offset)))
     }
 
     /// A hole keeps concerning the sessions that its `gap` record names, whatever was written since; and a suspicious
     /// tail that was set aside stays a problem until an operator accepts it.
     pub(crate) fn add_to(&self, problems: &mut Vec<Problem>) {
         for problem in problems.iter_mut() {
-            let named = problem.seq.and_then(|first| self.gaps.get(&first)).into_iter().flatten().cloned();
+            let named = problem.seq.map(|first| place(first, &problem.segment, problem.offset));
+            let named = named.and_then(|place| self.gaps.get(&place)).into_iter().flatten().cloned();
             let all: BTreeSet<String> = named.chain(problem.sessions.drain(..)).collect();
             problem.sessions = all.into_iter().collect();
         }
@@ -139,4 +147,8 @@ impl Stated {
             detail: "a tail that no crash explains was set aside".to_owned(),
         }));
     }
+}
+
+fn place(first: u64, segment: &str, offset: u64) -> String {
+    format!("{first} {segment} {offset}")
 }

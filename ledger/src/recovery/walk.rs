@@ -27,6 +27,8 @@ const SEARCHES_MAX: u32 = 64;
 pub(crate) struct Walk {
     /// The segment being walked: what its name promises, and the offset from which on it was read.
     here: (u64, u64),
+    /// The end of the last record admitted: the first sequence number of its segment, and the offset.
+    last_end: Option<(u64, u64)>,
     pub(crate) heads: Heads,
     pub(crate) holes: Vec<Hole>,
     /// The end of the last whole turn that was handed on, in the files and in the chain.
@@ -37,7 +39,7 @@ pub(crate) struct Walk {
     /// Highest sequence number known synced, and the end of that record.
     pub(crate) durable: u64,
     pub(crate) durable_place: Place,
-    /// The body of every `segment` record that was admitted, with the segment's index.
+    /// The body of every `segment` record that was admitted as the first of its file, with the segment's index.
     pub(crate) segments: Vec<(usize, SegmentBody)>,
     /// The last segments up to the last whole turn, as far as their seals depend on them.
     pub(crate) sealing: Sealing,
@@ -75,6 +77,7 @@ impl Walk {
         let start = Place { segment: 0, offset: 0 };
         Walk {
             here: (0, 0),
+            last_end: None,
             heads: Heads::new(),
             holes: Vec::new(),
             settled: start,
@@ -123,10 +126,16 @@ impl Walk {
         self.here = (first_seq, segment.from);
         let content = content_len(bytes);
         let mut first = segment.from == 0;
+        if !first {
+            self.last_end = Some((first_seq, segment.from));
+        }
+        if first && content > 0 && first_seq > 1 && self.heads.last == Position::START && self.open.is_none() {
+            self.begin_late(first_seq);
+        }
         let misled = self.open.as_ref().is_some_and(|hole| hole.shape >= Shape::BrokenChain);
         if first && content > 0 && !misled && first_seq > self.next_seq() + self.room() {
             let detail = format!("no file holds records {} to {}", self.next_seq(), first_seq - 1);
-            self.note(0, Shape::MissingSegment, &detail);
+            self.note_missing(0, Shape::MissingSegment, &detail);
         }
         for line in Lines::new(&bytes[..content], 0) {
             if first && self.is_foreign(&line) {
@@ -141,6 +150,21 @@ impl Walk {
         for pending in &mut self.pending {
             pending.line.copy(bytes);
         }
+    }
+
+    /// The first file is not that of record 1. What stands before was on the disk when this file began.
+    fn begin_late(&mut self, first_seq: u64) {
+        let detail = format!("no file holds records 1 to {}", first_seq - 1);
+        let mut hole = Hole::new(0, (first_seq, 0), Shape::MissingSegment, detail);
+        hole.missing = first_seq - 1;
+        self.holes.push(hole);
+        self.heads.last = Position { seq: first_seq - 1, ..Position::START };
+        self.raise_durable(first_seq - 1);
+    }
+
+    /// Whether it is known which record comes before the next: not at the beginning, be it that of record 1 or later.
+    fn is_known(&self) -> bool {
+        self.heads.last.digest != Position::START.digest
     }
 
     fn next_seq(&self) -> u64 {
@@ -191,7 +215,7 @@ impl Walk {
         let missing = record.seq - self.next_seq();
         if missing > self.room() {
             let detail = format!("records {} to {} are missing", self.next_seq(), record.seq - 1);
-            self.note(line.start, Shape::BrokenChain, &detail);
+            self.note_missing(line.start, Shape::BrokenChain, &detail);
         } else if missing == 0 && !self.links(record) {
             let detail = format!("record {} does not follow from the one before", record.seq);
             let before = self.heads.sessions.iter().find(|(_sid, head)| head.seq == self.heads.last.seq);
@@ -206,7 +230,7 @@ impl Walk {
         if let Some(fault) = self.seal_fault(record) {
             self.note(line.start, Shape::WrongSeal, fault);
         }
-        if let Some(body) = body {
+        if let Some(body) = body.filter(|_body| first) {
             self.segments.push((segment, body));
         }
         let end = Place { segment, offset: self.offset(line.end) };
@@ -280,14 +304,13 @@ impl Walk {
 
     fn links(&self, record: &Sliced<'_>) -> bool {
         let last = self.heads.last;
-        let prev = if last.seq == 0 { None } else { Some(last.digest) };
-        record.seq == last.seq + 1 && record.prev == prev
+        record.seq == last.seq + 1 && (!self.is_known() || record.prev == Some(last.digest))
     }
 
     /// Whether a line further on in this segment, or the first of the next, follows from the last admitted record, so that what stands between
     /// was put there.
     fn goes_on_later(&mut self, rest: Rest<'_>) -> bool {
-        if self.searches == 0 || self.heads.last.seq == 0 {
+        if self.searches == 0 || !self.is_known() {
             return false;
         }
         self.searches -= 1;
@@ -306,6 +329,7 @@ impl Walk {
             self.holes.push(hole);
             self.stirred = true;
         }
+        self.last_end = Some((self.here.0, end.offset));
         self.ends.push_back((record.seq, end));
         self.raise_durable(record.dur);
         let position = record.position();
@@ -350,7 +374,13 @@ impl Walk {
             let at = (self.here.0, self.offset(start));
             let mut hole = Hole::new(record.seq - 1, at, Shape::BrokenChain, detail);
             hole.sessions.insert(sid.to_owned());
-            self.holes.push(hole);
+            match self.holes.last_mut().filter(|last| last.place() == hole.place()) {
+                Some(same) => {
+                    same.worsen(hole.shape, &hole.detail);
+                    same.sessions.append(&mut hole.sessions);
+                }
+                None => self.holes.push(hole),
+            }
             Vec::new()
         })
     }
@@ -437,7 +467,15 @@ impl Walk {
 
     /// Opens a hole here, or adds to the one that is open.
     fn note(&mut self, at: usize, shape: Shape, detail: &str) -> &mut Hole {
-        let at = (self.here.0, self.offset(at));
+        self.note_at((self.here.0, self.offset(at)), shape, detail)
+    }
+
+    /// As [`Walk::note`], of a hole without lines: it is where the last record ends, whatever file comes next.
+    fn note_missing(&mut self, at: usize, shape: Shape, detail: &str) {
+        self.note_at(self.last_end.unwrap_or((self.here.0, self.offset(at))), shape, detail);
+    }
+
+    fn note_at(&mut self, at: (u64, u64), shape: Shape, detail: &str) -> &mut Hole {
         let after_seq = self.heads.last.seq;
         let hole = self.open.get_or_insert_with(|| Hole::new(after_seq, at, shape, detail.to_owned()));
         hole.worsen(shape, detail);

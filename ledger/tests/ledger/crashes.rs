@@ -305,20 +305,7 @@ fn half_a_turn_accepted_is_caught() {
     assert!(caught);
 }
 
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
     fn batch(&mut self, count: u64) -> Vec<Entry> {
         let sessions = [None, Some("a"), Some("b"), Some("c")];
         (0..1 + self.below(5))

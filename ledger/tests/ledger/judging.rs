@@ -128,8 +128,14 @@ fn a_segment_named_for_records_to_come_is_not_opened() {
             let disk = disk_of(&renamed);
             // Another boot begins a new segment with its first turn.
             let opened = Ledger::open(disk.storage(), options(OTHER_BOOT)).map(drop);
-            let expected = matches!(&opened, Err(OpenError::Misnamed { segment, last: end })
-                if *segment == renamed.last().unwrap().0 && *end == last);
+            let expected = match &opened {
+                Err(OpenError::Misnamed { segment, last: end }) => {
+                    *segment == renamed.last().unwrap().0 && *end == last
+                }
+                // Alone it is where the ledger begins, and what is in it comes before that.
+                Err(OpenError::Unexplained { segment, .. }) => from > 0 && *segment == renamed[0].0,
+                _ => false,
+            };
             assert!(expected, "{next} from {from}: {opened:?}");
             assert_eq!((segments(&disk), disk.names(Folder::Quarantine)), (renamed, Vec::<String>::new()));
         }
@@ -176,6 +182,12 @@ fn what_a_segment_record_says_is_checked() {
         let forgery = forged(opening, json!({"body": body(changes.clone())}));
         assert_eq!(check(&forgery), [Class::SuspiciousTail], "{changes}");
     }
+    // Absent is not null.
+    let mut body: Value = serde_json::from_str(all[0].body().unwrap()).unwrap();
+    body["previous"] = Value::Null;
+    let alone = |line: String| classes(&[(files[0].0.clone(), line.into_bytes())]);
+    assert_eq!(alone(forged(&all[0], json!({}))), []);
+    assert_eq!(alone(forged(&all[0], json!({"body": body}))), [Class::SuspiciousTail]);
     // A second segment record in a segment.
     let inside = forged(opening, json!({"prev": digest_of(&all[2].line())}));
     let glued = [files[0].1.as_slice(), inside.as_bytes(), files[1].1.split_at(inside.len()).1].concat();

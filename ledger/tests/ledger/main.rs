@@ -4,9 +4,11 @@
 mod basics;
 mod crashes;
 mod damage;
+mod damages;
 mod excerpts;
 mod format;
 mod history;
+mod judges;
 mod judging;
 mod kills;
 mod lookup;

@@ -141,3 +141,24 @@ pub(crate) fn line_starts(bytes: &[u8]) -> Vec<usize> {
     let ends = bytes.iter().enumerate().filter(|(_at, byte)| **byte == b'\n').map(|(at, _byte)| at + 1);
     std::iter::once(0).chain(ends).collect()
 }
+
+/// Numbers from a seed.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    /// An index below `len`.
+    pub(crate) fn pick(&mut self, len: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(len).unwrap())).unwrap()
+    }
+}

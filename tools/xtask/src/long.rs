@@ -17,6 +17,12 @@ struct Job {
 
 const JOBS: &[Job] = &[
     Job {
+        name: "damages",
+        prefix: "long_damages",
+        what: "a ledger damaged ten thousand times at random: two judges must say the same, and nothing acknowledged goes",
+        budget_seconds: 3600,
+    },
+    Job {
         name: "mutations",
         prefix: "long_mutations",
         what: "hostile input: a million mutations of the committed seeds for each fuzz target",
