@@ -1,6 +1,6 @@
 //! The two chains: one over all records, one over each session's own. Heads of both, and how entries are linked to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,8 @@ use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
 #[serde(deny_unknown_fields)]
 pub(crate) struct Heads {
     pub(crate) last: Position,
-    pub(crate) sessions: BTreeMap<String, SessionHead>,
+    /// Looked up for every record. Nothing depends on its order; a snapshot sorts it.
+    pub(crate) sessions: HashMap<String, SessionHead>,
 }
 
 /// The end of one session's chain.
@@ -30,8 +31,8 @@ impl SessionHead {
 }
 
 impl Heads {
-    pub(crate) const fn new() -> Heads {
-        Heads { last: Position::START, sessions: BTreeMap::new() }
+    pub(crate) fn new() -> Heads {
+        Heads { last: Position::START, sessions: HashMap::new() }
     }
 
     pub(crate) fn session(&self, sid: &str) -> SessionHead {

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::io;
 
+use crate::digest::Position;
 use crate::record::Record;
 use crate::recovery::lines::Segment;
+use crate::recovery::settled::{Held, Settled};
 use crate::recovery::walk::Walk;
 use crate::recovery::{read_segment, segment_names};
 use crate::storage::Storage;
@@ -34,7 +36,9 @@ pub struct Records<'a, S: Storage> {
     index: usize,
     segment: Segment,
     half_turns: bool,
-    queue: VecDeque<Record>,
+    /// Records of that segment, and what settled with them, that were not handed out yet: a record is made when it is asked
+    /// for, so that there is only one at a time.
+    queue: VecDeque<(Position, Held)>,
 }
 
 impl<'a, S: Storage> Records<'a, S> {
@@ -57,13 +61,15 @@ impl<'a, S: Storage> Records<'a, S> {
         };
         let Some((file, _first_seq)) = segments.get(self.index) else {
             if self.half_turns {
-                self.walk.settle_half_turn(&mut |settled| self.queue.push_back(settled.record()));
+                self.walk.settle_half_turn(&mut |settled| self.queue.push_back((settled.position, settled.held(&[]))));
             }
             return Ok(!self.queue.is_empty());
         };
         read_segment(self.storage, segments, self.index, 0, &mut self.segment)?;
-        let queue = &mut self.queue;
-        self.walk.segment(self.index, &self.segment, &mut |settled| queue.push_back(settled.record()));
+        let (queue, bytes) = (&mut self.queue, &self.segment.bytes);
+        self.walk.segment(self.index, &self.segment, &mut |settled| {
+            queue.push_back((settled.position, settled.held(bytes)));
+        });
         self.index += 1;
         match self.walk.newer {
             Some((_place, version)) => Err(ReadError::TooNew { segment: file.clone(), version }),
@@ -77,8 +83,8 @@ impl<S: Storage> Iterator for Records<'_, S> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(record) = self.queue.pop_front() {
-                return Some(Ok(record));
+            if let Some((position, held)) = self.queue.pop_front() {
+                return Some(Ok(Settled::at(position, held.bytes(&self.segment.bytes)).record()));
             }
             match self.fill() {
                 Ok(true) => {}

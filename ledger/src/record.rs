@@ -168,6 +168,7 @@ pub(crate) fn judge(line: &[u8]) -> Judged<Sliced<'_>> {
 }
 
 /// Judges a line without its LF; `read` reads R once the digest is known to be right.
+#[inline]
 pub(crate) fn judge_by<'a, R>(line: &'a [u8], read: impl FnOnce(Digest, &'a [u8]) -> Option<R>) -> Judged<R> {
     if line.len() >= LINE_BYTES_MAX {
         return Judged::Bad(BadLine::Length);

@@ -60,6 +60,7 @@ impl<'a> Text<'a> {
 }
 
 /// Cuts R, the bytes of one record; `None` if it is no record of this version in canonical form. The digest is not looked at.
+#[inline]
 pub(crate) fn slice(digest: Digest, r: &[u8]) -> Option<Sliced<'_>> {
     let mut pass = Pass { rest: r, high: 0 };
     pass.eat(b"{")?;
@@ -232,11 +233,15 @@ impl<'a> Pass<'a> {
         if self.eat(b"}").is_some() {
             return Some(());
         }
-        let mut previous: Option<&'a [u8]> = None;
+        let (mut previous, mut plain): (Option<&'a [u8]>, bool) = (None, true);
         loop {
             self.eat(b"\"")?;
+            let high = std::mem::take(&mut self.high);
             let name = self.string_rest()?;
-            if previous.is_some_and(|previous| !is_sorted(previous, name)) {
+            // In names of ASCII without escapes bytes sort as RFC 8785 does.
+            plain &= self.high & HIGH == 0 && memchr::memchr(b'\\', name).is_none();
+            self.high |= high;
+            if previous.is_some_and(|previous| if plain { previous >= name } else { !is_sorted(previous, name) }) {
                 return None;
             }
             previous = Some(name);
@@ -331,10 +336,6 @@ const fn controls(word: u64) -> u64 {
 
 /// Whether one name, as it stands between its quotes, sorts before the other.
 fn is_sorted(previous: &[u8], name: &[u8]) -> bool {
-    let simple = |name: &[u8]| name.iter().all(|byte| byte.is_ascii() && *byte != b'\\');
-    if simple(previous) && simple(name) {
-        return previous < name;
-    }
     // Not yet known to be UTF-8 as a whole: what is not has no order, and is refused.
     let (Ok(previous), Ok(name)) = (std::str::from_utf8(previous), std::str::from_utf8(name)) else { return false };
     name_order(&unescape(previous), &unescape(name)) == Ordering::Less

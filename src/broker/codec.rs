@@ -1,9 +1,11 @@
 //! The seam between the machine's events and the ledger's records. The event is the stored form; the ledger adds
 //! position, chains and clocks. Records of the ledger's own (segments, marks, recoveries) carry no event.
 
+use super::stored::read;
 use crate::machine::{At, Event, SessionId, Time};
 use crate::rpc::wire::Timestamp;
 use ostler_ledger::{Entry, Record};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Record types that the ledger writes for itself.
@@ -27,9 +29,9 @@ const ADDED_BYTES: usize = 700;
 /// The event as the ledger takes it, and about how many bytes its line will have at the most.
 pub fn entry(event: &Event) -> (Entry, usize) {
     let stored = serde_json::to_value(event).expect("an event has string keys and no floats");
-    let bytes = stored.to_string().len() + ADDED_BYTES;
-    let serde_json::Value::Object(mut members) = stored else { unreachable!("an event is stored as an object") };
-    let text = |value: Option<serde_json::Value>| value.and_then(|value| value.as_str().map(str::to_owned));
+    let bytes = bytes_at_most(&stored) + ADDED_BYTES;
+    let Value::Object(mut members) = stored else { unreachable!("an event is stored as an object") };
+    let text = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
     let t = text(members.remove("t")).expect("an event names its type");
     let sid = text(members.remove("sid"));
     let ep = members.remove("ep").and_then(|value| value.as_u64()).and_then(|ep| u32::try_from(ep).ok());
@@ -45,7 +47,7 @@ pub fn event(record: &Record) -> Result<Option<(Event, At)>, Unreadable> {
         return Ok(None);
     }
     let unreadable = |why: String| Unreadable { seq: record.header.seq, kind: record.header.t.clone(), why };
-    let event = serde_json::from_str(record.raw()).map_err(|error| unreadable(error.to_string()))?;
+    let event = read(record).map_err(unreadable)?;
     let at: Timestamp = record.header.at.parse().map_err(|_| unreadable("its time is not a time".to_owned()))?;
     let time = Time { wall_us: at.us(), boot_us: record.header.mono };
     Ok(Some((event, At { seq: record.header.seq, time })))
@@ -63,4 +65,19 @@ pub fn session_of(event: &Event) -> Option<&SessionId> {
 /// The sessions that these events speak of.
 pub fn touched(events: &[Event]) -> BTreeSet<SessionId> {
     events.iter().filter_map(session_of).cloned().collect()
+}
+
+/// How long a value's text is at the most.
+fn bytes_at_most(value: &Value) -> usize {
+    let text =
+        |text: &str| 2 + text.len() + 5 * text.bytes().filter(|byte| matches!(byte, ..0x20 | b'"' | b'\\')).count();
+    match value {
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 20,
+        Value::String(value) => text(value),
+        Value::Array(items) => 2 + items.iter().map(|item| 1 + bytes_at_most(item)).sum::<usize>(),
+        Value::Object(members) => {
+            2 + members.iter().map(|(name, value)| 2 + text(name) + bytes_at_most(value)).sum::<usize>()
+        }
+    }
 }

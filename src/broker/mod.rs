@@ -57,6 +57,8 @@ pub mod run;
 pub mod secret;
 /// The start, in order.
 pub mod start;
+/// Events as they are stored.
+mod stored;
 /// The single writer.
 pub mod turn;
 #[cfg(test)]

@@ -59,6 +59,15 @@ impl<'a> Settled<'a> {
         u64::try_from(self.line.len() + 1).expect("a length fits 64 bits")
     }
 
+    /// Where its line is, for later: in the segment that is being walked, or copied if it stands elsewhere.
+    pub(crate) fn held(&self, segment: &[u8]) -> Held {
+        let start = self.line.as_ptr().addr().wrapping_sub(segment.as_ptr().addr());
+        match segment.get(start..start.saturating_add(self.line.len())) {
+            Some(here) if here.as_ptr() == self.line.as_ptr() => Held::Here(start..start + self.line.len()),
+            Some(_) | None => Held::Copied(self.line.into()),
+        }
+    }
+
     /// A copy of its own.
     pub(crate) fn record(&self) -> Record {
         Record::of(&self.sliced())
