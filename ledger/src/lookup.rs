@@ -7,6 +7,7 @@
 use std::io;
 use std::ops::Range;
 
+use crate::digest::Position;
 use crate::limits::{LINE_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::reader::ReadError;
 use crate::record::{Judged, Record, judge};
@@ -25,9 +26,14 @@ const SCAN_BYTES: u64 = 8 * 1024;
 /// # Errors
 /// [`ReadError::Io`]; [`ReadError::TooNew`] if a later version wrote the line.
 pub fn record_at<S: Storage>(storage: &S, seq: u64) -> Result<Option<Record>, ReadError> {
+    Ok(sought(storage, seq)?.map(|(_first_seq, record, _end)| record))
+}
+
+/// The record, the first sequence number of its segment, and the end of its line.
+fn sought<S: Storage>(storage: &S, seq: u64) -> Result<Option<(u64, Record, u64)>, ReadError> {
     let names = segment_names(storage)?;
     let behind = names.partition_point(|(_file, first_seq)| *first_seq <= seq);
-    let Some((file, _first_seq)) = names[..behind].last() else { return Ok(None) };
+    let Some((file, first_seq)) = names[..behind].last() else { return Ok(None) };
     let opened = match storage.open(in_ledger(file), Access::Read) {
         // It went away since the names were read.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -37,7 +43,13 @@ pub fn record_at<S: Storage>(storage: &S, seq: u64) -> Result<Option<Record>, Re
     let Some((record, end)) = segment.find(seq)? else { return Ok(None) };
     // A later segment begins only when all before it is synced.
     let happened = behind < names.len() || record.header.end || segment.turn_ends(end, seq)?;
-    Ok(happened.then_some(record))
+    Ok(happened.then_some((*first_seq, record, end)))
+}
+
+/// Where reading on behind a record begins: its segment by the first sequence number, the end of its line, and its
+/// position; none if [`record_at`] has none.
+pub(crate) fn end_of<S: Storage>(storage: &S, seq: u64) -> Result<Option<(u64, u64, Position)>, ReadError> {
+    Ok(sought(storage, seq)?.map(|(first_seq, record, end)| (first_seq, end, record.position())))
 }
 
 /// As [`record_at`] in the segment that has it, of a ledger that holds whole turns only.

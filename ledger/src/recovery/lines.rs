@@ -64,6 +64,13 @@ pub(crate) struct Line<'a> {
     pub(crate) end: usize,
 }
 
+impl Line<'_> {
+    /// Whether its line feed is there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end - self.start > self.bytes.len()
+    }
+}
+
 /// The length without trailing LF fill: up to and with the LF of the last line.
 pub(crate) fn content_len(bytes: &[u8]) -> usize {
     match bytes.iter().rposition(|byte| *byte != b'\n') {

@@ -179,7 +179,7 @@ impl Walk {
     }
 
     fn line(&mut self, segment: usize, first: bool, line: &Line<'_>, rest: Rest<'_>) {
-        let whole = line.end - line.start > line.bytes.len();
+        let whole = line.is_whole();
         match judge(line.bytes) {
             Judged::Newer(version) => {
                 let place = Place { segment, offset: self.offset(line.start) };

@@ -12,6 +12,7 @@ mod judges;
 mod judging;
 mod kills;
 mod lookup;
+mod onward;
 mod port;
 mod readers;
 mod reserve;

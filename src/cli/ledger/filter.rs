@@ -69,7 +69,7 @@ pub(super) struct Selection {
     /// As records write it, so that they compare as text.
     since: Option<String>,
     until: Option<String>,
-    from: u64,
+    pub(super) from: u64,
     to: u64,
 }
 
@@ -109,7 +109,16 @@ impl Selection {
     /// What keeps the ledger from being read.
     pub(super) fn records<'a>(&'a self, look: &'a Look) -> impl Iterator<Item = Result<Record, Failure>> + 'a {
         let within = |found: &Result<Record, Failure>| found.as_ref().map_or(true, |found| found.header.seq <= self.to);
-        look.records().take_while(within).filter(|found| found.as_ref().map_or(true, |found| self.holds(found)))
+        let records: Box<dyn Iterator<Item = _>> =
+            if self.from > 1 { Box::new(look.records_behind(self.from - 1)) } else { Box::new(look.records()) };
+        records.take_while(within).filter(|found| found.as_ref().map_or(true, |found| self.holds(found)))
+    }
+
+    /// Whether it says no more than from where to where.
+    pub(super) fn is_range(&self) -> bool {
+        let Selection { session, operations, types, since, until, from: _, to } = self;
+        let is_narrow = session.is_some() || operations.is_some() || since.is_some() || until.is_some();
+        !is_narrow && types.is_empty() && *to == u64::MAX
     }
 
     /// Whether a record is meant.

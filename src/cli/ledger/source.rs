@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler_ledger::storage::Disk;
-use ostler_ledger::{ReadError, Record, Records, record_at};
+use ostler_ledger::{Onward, ReadError, Record, Records, record_at};
 
 use super::super::context::Context;
 use super::super::failure::Failure;
@@ -48,6 +48,11 @@ impl Look {
     /// Its records in order, whole turns only.
     pub(crate) fn records(&self) -> impl Iterator<Item = Result<Record, Failure>> {
         Records::new(&self.storage).map(|found| found.map_err(|error| self.unreadable(&error)))
+    }
+
+    /// The records behind one, without reading what lies before it; after the end it can be asked again.
+    pub(crate) fn records_behind(&self, seq: u64) -> impl Iterator<Item = Result<Record, Failure>> {
+        Onward::behind(&self.storage, seq).map(|found| found.map_err(|error| self.unreadable(&error)))
     }
 
     /// One record, if it is sound and its turn is whole.

@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ostler_ledger::Record;
+
 use super::super::context::Context;
 use super::super::exit::Exit;
 use super::super::failure::Failure;
@@ -26,43 +28,23 @@ pub(crate) struct Args {
     filter: Filter,
 }
 
-/// So long the next record is waited for behind one that has come: a busy broker writes many a second, and each look costs a walk.
-const BREATH: Duration = Duration::from_millis(100);
+/// So long more is waited for behind what has come: a busy broker writes many records a second.
+const BREATH: Duration = Duration::from_millis(20);
 
 pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failure> {
     let look = source.look("read the end of the ledger", context)?;
     let selection = args.filter.resolve(&look)?;
     let watch = args.follow.then(|| FolderWatch::of(look.folder()));
     let mut stream = context.output.stream();
-    // Numbers first, records then: so many lines as are asked for need not fit into memory.
-    let mut newest = VecDeque::new();
-    let mut seen = 0;
-    for found in look.records() {
-        let found = found?;
-        seen = found.header.seq;
-        if args.lines > 0 && selection.holds(&found) {
-            if newest.len() == args.lines {
-                newest.pop_front();
-            }
-            newest.push_back(seen);
-        }
-    }
-    if let Some(first) = newest.front() {
-        print_from(*first, &selection, &look, &mut stream)?;
-    }
-    stream.flush()?;
+    let first = first(args.lines, &selection, &look)?;
+    let mut records = look.records_behind(first.saturating_sub(1));
+    print_all(&mut records, &selection, &mut stream)?;
     if let Some(watch) = watch {
         let deadline = context.unlimited();
         let mut breath = Pauses::new(BREATH, BREATH);
-        loop {
-            let head = ostler_ledger::head(&look.storage).map_err(|error| look.unreadable(&error))?.head;
-            if head.seq > seen {
-                seen = print_from(seen + 1, &selection, &look, &mut stream)?.max(seen);
-                stream.flush()?;
+        while watch.wait(deadline) {
+            if print_all(&mut records, &selection, &mut stream)? {
                 breath.pause(deadline);
-            }
-            if !watch.wait(deadline) {
-                break;
             }
         }
     }
@@ -70,16 +52,38 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
     Ok(Exit::Done)
 }
 
-/// Prints what is meant of the records from `first` on, and returns the number of the last one seen. The walk begins at the first record, because
-/// only a walk of the whole chain knows which records are sound.
-fn print_from(first: u64, selection: &Selection, look: &Look, stream: &mut Stream) -> Result<u64, Failure> {
-    let mut last = 0;
-    for found in look.records() {
+/// The number of the first record to print: so many that are meant follow, it included, or it is the next to come.
+fn first(lines: usize, selection: &Selection, look: &Look) -> Result<u64, Failure> {
+    let head = ostler_ledger::head(&look.storage).map_err(|error| look.unreadable(&error))?.head;
+    let lines_wide = u64::try_from(lines).unwrap_or(u64::MAX);
+    if lines == 0 || selection.is_range() {
+        return Ok((head.seq + 1).saturating_sub(lines_wide).max(selection.from));
+    }
+    // Numbers first, records then: so many lines as are asked for need not fit into memory.
+    let mut newest = VecDeque::new();
+    for found in selection.records(look) {
+        if newest.len() == lines {
+            newest.pop_front();
+        }
+        newest.push_back(found?.header.seq);
+    }
+    Ok(newest.front().copied().unwrap_or(head.seq + 1))
+}
+
+/// Prints what is meant of the records that are there, and says whether there was any record.
+fn print_all(
+    records: &mut impl Iterator<Item = Result<Record, Failure>>,
+    selection: &Selection,
+    stream: &mut Stream,
+) -> Result<bool, Failure> {
+    let mut is_any = false;
+    for found in records {
         let found = found?;
-        last = found.header.seq;
-        if last >= first && selection.holds(&found) {
+        is_any = true;
+        if selection.holds(&found) {
             record::print(&found, stream)?;
         }
     }
-    Ok(last)
+    stream.flush()?;
+    Ok(is_any)
 }
