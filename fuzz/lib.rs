@@ -11,6 +11,7 @@ mod key;
 mod ledger;
 mod machine;
 mod mutate;
+mod proof;
 #[cfg(test)]
 mod replay;
 mod snapshot;
@@ -26,6 +27,7 @@ pub use key::key;
 use ledger::{chained, sealed};
 pub use ledger::{ledger_line, ledger_segment, ledger_slice};
 pub use machine::stored_events;
+pub use proof::ledger_proof;
 pub use snapshot::ledger_snapshot;
 pub use wire::{argument, wire_error, wire_parameters, wire_results};
 
@@ -58,6 +60,7 @@ pub const TARGETS: &[Target] = &[
     target("key", key),
     Target { mend: Some(chained), ..target("ledger_line", ledger_line) },
     Target { mend: Some(sealed), ..target("ledger_segment", ledger_segment) },
+    target("ledger_proof", ledger_proof),
     target("ledger_slice", ledger_slice),
     target("ledger_snapshot", ledger_snapshot),
     target("owner_record", owner_record),

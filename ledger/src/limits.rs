@@ -32,6 +32,10 @@ pub const SNAPSHOTS_KEPT: usize = 2;
 /// A snapshot file is at most this long. A longer one is not read.
 pub const SNAPSHOT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
+/// A proof is at most this long as a document. A full segment with every quote escaped has a quarter of it, and each sealed
+/// segment between record and head adds about 600 bytes.
+pub const PROOF_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The length of a type name.
 pub const TYPE_BYTES_MAX: usize = 32;
 

@@ -38,6 +38,55 @@ impl Tree {
     }
 }
 
+/// The digests beside the way from a leaf to the root, the nearest to the leaf first: the audit path of RFC 6962,
+/// section 2.1.1. `None` if there is no such leaf.
+pub(crate) fn path(leaves: &[Digest], index: usize) -> Option<Vec<Digest>> {
+    if index >= leaves.len() {
+        return None;
+    }
+    let (mut path, mut leaves, mut index) = (Vec::new(), leaves, index);
+    while leaves.len() > 1 {
+        let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+        let (own, beside, at) =
+            if index < left.len() { (left, right, index) } else { (right, left, index - left.len()) };
+        path.push(root_of(beside)?);
+        (leaves, index) = (own, at);
+    }
+    path.reverse();
+    Some(path)
+}
+
+fn root_of(leaves: &[Digest]) -> Option<Digest> {
+    let mut tree = Tree::default();
+    leaves.iter().for_each(|digest| tree.push(digest));
+    tree.root()
+}
+
+/// The root of the tree of `count` leaves in which this digest is leaf `index`, if the path says so: the counterpart of
+/// [`path`], as RFC 9162 writes it down in section 2.1.3.2. `None` if the path is not as long as it has to be.
+pub(crate) fn root_by(digest: &Digest, index: u64, count: u64, path: &[Digest]) -> Option<Digest> {
+    if index >= count {
+        return None;
+    }
+    let (mut at, mut last, mut root) = (index, count - 1, leaf(digest));
+    for beside in path {
+        if last == 0 {
+            return None;
+        }
+        if at % 2 == 1 || at == last {
+            root = node(beside, &root);
+            // The last node of a level goes up alone until it is a right one.
+            while at.is_multiple_of(2) && at != 0 {
+                (at, last) = (at / 2, last / 2);
+            }
+        } else {
+            root = node(&root, beside);
+        }
+        (at, last) = (at / 2, last / 2);
+    }
+    (last == 0).then_some(root)
+}
+
 fn leaf(digest: &Digest) -> Digest {
     Digest(Sha256::new().chain_update([0]).chain_update(digest.0).finalize().into())
 }
@@ -77,6 +126,38 @@ mod tests {
         for count in 1..=70 {
             let digests = digests(count);
             assert_eq!(root(&digests), Some(defined(&digests)), "{count} leaves");
+        }
+    }
+
+    #[test]
+    fn every_path_leads_to_the_root_and_nowhere_else() {
+        for count in 1..=40_u8 {
+            let digests = digests(count);
+            let root = root(&digests);
+            for (index, at) in (0..count).map(|index| (usize::from(index), u64::from(index))) {
+                let path = path(&digests, index).unwrap();
+                let by = |digest: &Digest, at, count, path: &[Digest]| root_by(digest, at, count, path);
+                assert_eq!(by(&digests[index], at, count.into(), &path), root, "leaf {index} of {count}");
+                for (wrong, wrong_index) in digests.iter().zip(0_u64..).filter(|(_, wrong)| *wrong != at) {
+                    assert_ne!(by(wrong, at, count.into(), &path), root, "another leaf");
+                    assert_ne!(by(&digests[index], wrong_index, count.into(), &path), root, "another place");
+                }
+                for flipped in 0..path.len() {
+                    let mut wrong = path.clone();
+                    wrong[flipped].0[7] ^= 1;
+                    assert_ne!(by(&digests[index], at, count.into(), &wrong), root, "step {flipped}");
+                }
+                let longer = [path.as_slice(), &[Digest([9; 32])]].concat();
+                assert_eq!(by(&digests[index], at, count.into(), &longer), None);
+                assert_eq!(
+                    path.split_last().and_then(|(_, shorter)| by(&digests[index], at, count.into(), shorter)),
+                    None
+                );
+            }
+            assert_eq!(
+                (path(&digests, count.into()), root_by(&digests[0], count.into(), count.into(), &[])),
+                (None, None)
+            );
         }
     }
 

@@ -5,6 +5,7 @@ mod explain;
 mod export;
 mod filter;
 mod history;
+mod proof;
 pub(super) mod record;
 mod resolve;
 mod source;
@@ -49,6 +50,8 @@ enum Command {
     Tail(tail::Args),
     /// Write records as they are stored, to be kept or verified elsewhere
     Export(export::Args),
+    /// Prove that a record belongs to the history that ends with a head
+    Prove(proof::Args),
     /// Count records, bytes, operations and sessions
     Stats(stats::Args),
 }
@@ -63,6 +66,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(args, source, context),
         Command::Tail(args) => tail::run(args, source, context),
         Command::Export(args) => export::run(args, source, context),
+        Command::Prove(args) => proof::run(args, source, context),
         Command::Stats(args) => stats::run(args, source, context),
     }
 }

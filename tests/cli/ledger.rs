@@ -370,3 +370,81 @@ fn progress_is_told_to_whoever_asks_for_it() {
     assert!(told.error_text().ends_with("(100%)\n"), "{told:?}");
     assert_eq!(told.json()["head"], quiet.json()["head"]);
 }
+
+#[test]
+fn a_record_is_proved_without_the_ledger() {
+    let root = Root::new();
+    root.json(["spawn", "--name", "web", "--key", "first", "--", "true"]);
+    root.json(["wait", "web"]);
+    let head_of = |head: &Value| format!("{}:{}", head["seq"], text(&head["digest"]));
+    let accept =
+        root.ostler(["--json", "ledger", "tail", "-n", "1", "--key", "first", "--type", "accept"]).exits(0).json();
+    let (record, seq) = (accept["record"].clone(), accept["record"]["seq"].to_string());
+    let older = head_of(&root.json(["ledger", "head"]));
+    let file = root.folder().join("proof.json");
+    let path = file.to_str().unwrap();
+    let written = root.json(["ledger", "prove", &seq, "--export", path, "--head", &older]);
+    assert_shape(&written, "{schema:1,output:ARG,seq:int,head:HEAD,bytes:int}");
+    assert_eq!((head_of(&written["head"]), &written["bytes"]), (older.clone(), &json!(fs::read(&file).unwrap().len())));
+    // A proof to a head that was kept stays the same, whatever is written behind it.
+    root.json(["delete", "web"]);
+    let again = root.ostler(["ledger", "prove", &seq, "--head", &older]).exits(0).text();
+    assert_eq!(again, fs::read_to_string(&file).unwrap());
+    let newest = root.json(["ledger", "prove", &seq]);
+    assert_shape(&newest, "{schema:1,proof:map}");
+    root.ostler(["shutdown"]).exits(0);
+    let newer = head_of(&root.json(["ledger", "head"]));
+    for (arguments, exit, code) in [
+        (&["ledger", "prove", "999999"][..], 3, "not_found"),
+        (&["ledger", "prove", &seq, "--head", &format!("2:{}", "0".repeat(64))], 8, "integrity"),
+        (&["ledger", "prove", &seq, "--export", "/no/such/folder/x"], 2, "invalid_input"),
+        (&["ledger", "verify", "--proof", "nowhere", "--head", &newer], 3, "not_found"),
+        (&["ledger", "verify", "--proof", path], 2, "invalid_input"),
+        (&["ledger", "verify", "--head", &newer], 2, "invalid_input"),
+    ] {
+        refused(&root, arguments, exit, code);
+    }
+
+    fs::rename(root.path(), root.folder().join("gone")).unwrap();
+    let shape = "{schema:1,ok:bool,seq:int|null,head:HEAD,record:RECORD|null,reason:text|null,elapsed_ms:int}";
+    let verified = root.json(["ledger", "verify", "--proof", path, "--head", &older]);
+    assert_shape(&verified, shape);
+    assert_eq!((&verified["ok"], &verified["record"]), (&json!(true), &record));
+    let shown = root.ostler(["ledger", "verify", "--proof", path, "--head", &older]).exits(0).text();
+    assert!(shown.starts_with(&format!("ok  record {seq} is part of that history")), "{shown}");
+    let document = fs::read_to_string(&file).unwrap();
+    for (content, head) in [
+        (document.clone(), newer.as_str()),
+        (document.replacen("session.spawn", "session.spown", 1), &older),
+        (format!("{document}{document}"), &older),
+        (String::new(), &older),
+    ] {
+        fs::write(&file, content).unwrap();
+        let refused = root.ostler(["--json", "ledger", "verify", "--proof", path, "--head", head]).exits(8).json();
+        assert_shape(&refused, shape);
+        assert_eq!((&refused["ok"], &refused["record"]), (&json!(false), &Value::Null));
+        let shown = root.ostler(["ledger", "verify", "--proof", path, "--head", head]).exits(8).text();
+        assert!(shown.starts_with("not ok  "), "{shown}");
+    }
+    fs::rename(root.folder().join("gone"), root.path()).unwrap();
+    root.verify_ledger();
+}
+
+/// A ledger of several segments, and one of before there were seals.
+#[test]
+fn records_of_closed_segments_are_proved_by_their_seals() {
+    let root = Root::new();
+    let golden = |name: &str| format!("{}/ledger/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
+    let (sealed, unsealed) = (golden("v1-sealed"), golden("v1"));
+    let head = root.json(["ledger", "head", "--ledger", &sealed]);
+    let head = format!("{}:{}", head["seq"], text(&head["digest"]));
+    let proof = root.ostler(["ledger", "prove", "3", "--ledger", &sealed]).exits(0).text();
+    let document: Value = serde_json::from_str(&proof).unwrap();
+    assert_eq!((&document["segment"], document["seals"].as_array().unwrap().len()), (&json!(1), 2));
+    let file = root.folder().join("proof.json");
+    fs::write(&file, proof).unwrap();
+    let verified = root.json(["ledger", "verify", "--proof", file.to_str().unwrap(), "--head", &head]);
+    assert_eq!((&verified["ok"], &verified["record"]["seq"]), (&json!(true), &json!(3)));
+    let refused = root.ostler(["--json", "ledger", "prove", "3", "--ledger", &unsealed]).exits(3);
+    assert_eq!(refused.json()["error"]["data"]["reason"], "unsealed");
+}

@@ -14,6 +14,7 @@ mod kills;
 mod lookup;
 mod onward;
 mod port;
+mod proofs;
 mod readers;
 mod reserve;
 mod seals;

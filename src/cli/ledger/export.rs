@@ -76,7 +76,7 @@ impl Written {
 /// # Errors
 /// What keeps the ledger from being read or the file from being written; what stood at its path is untouched then.
 pub(super) fn to_file(path: &Path, selection: &Selection, look: &Look, context: &Context) -> Result<Exit, Failure> {
-    let unwritten = |error: &std::io::Error| unwritten(path, error, look);
+    let unwritten = |error: &std::io::Error| unwritten(path, error, "output", look);
     let (folder, name) = place(path).map_err(|error| unwritten(&error))?;
     let mut file = Replacement::begin(&folder, &name).map_err(|error| unwritten(&error))?;
     let mut written = Written::default();
@@ -98,7 +98,7 @@ pub(super) fn to_file(path: &Path, selection: &Selection, look: &Look, context: 
 }
 
 /// The folder of a path, which may be a link, and the name in it, which is replaced even if it is one.
-fn place(path: &Path) -> std::io::Result<(Folder, String)> {
+pub(super) fn place(path: &Path) -> std::io::Result<(Folder, String)> {
     let name = path.file_name().and_then(std::ffi::OsStr::to_str);
     let name = name.ok_or_else(|| {
         std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not the name of a file in UTF-8")
@@ -107,7 +107,8 @@ fn place(path: &Path) -> std::io::Result<(Folder, String)> {
     Ok((Folder::open(&std::fs::canonicalize(parent)?)?, name.to_owned()))
 }
 
-fn unwritten(path: &Path, error: &std::io::Error, look: &Look) -> Failure {
+/// A file that cannot be written, as an error of the contract; `flag` named it.
+pub(super) fn unwritten(path: &Path, error: &std::io::Error, flag: &str, look: &Look) -> Failure {
     use std::io::ErrorKind::{self, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     let is_full = |kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
     let is_elsewhere = |kind| {
@@ -123,5 +124,5 @@ fn unwritten(path: &Path, error: &std::io::Error, look: &Look) -> Failure {
     };
     let message = format!("{} cannot be written: {error}", path.display());
     let error = WireError::new(code, message).reason("output");
-    look.failure(error.with("remedy", "the same command with another --output FILE"))
+    look.failure(error.with("remedy", format!("the same command with another --{flag} FILE")))
 }

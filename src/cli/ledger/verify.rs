@@ -1,4 +1,4 @@
-//! `ostler ledger verify`: every digest and all chains, of the ledger or of one session's exported history. Exit 8 if anything is wrong, with each
+//! `ostler ledger verify`: every digest and all chains, of the ledger, of one session's exported history, or of a proof. Exit 8 if anything is wrong, with each
 //! finding's place and the sessions that it may concern.
 
 use std::fs::File;
@@ -16,6 +16,7 @@ use super::super::failure::Failure;
 use super::super::output::Tone;
 use super::super::progress::Progress;
 use super::super::text;
+use super::proof;
 use super::source::Source;
 use super::words::counted;
 use crate::os::clock;
@@ -30,15 +31,22 @@ pub(crate) struct Args {
     /// Verify this file instead: one session's history, or other lines that were exported; `-` is standard input
     #[arg(long, value_name = "FILE", conflicts_with = "folder")]
     history: Option<PathBuf>,
+    /// Verify this proof instead, by itself; `-` is standard input
+    #[arg(long, value_name = "FILE", requires = "head", conflicts_with_all = ["folder", "history", "since"])]
+    proof: Option<PathBuf>,
+    /// The head that was kept elsewhere and that the proof has to lead to
+    #[arg(long, value_name = "SEQ:DIGEST", requires = "proof")]
+    head: Option<Position>,
     /// Tell how far it has come, also where standard error is no terminal
     #[arg(long)]
     progress: bool,
 }
 
 pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failure> {
-    match &args.history {
-        Some(path) => history(path, args.since, context),
-        None => ledger(args, source, context),
+    match (&args.history, &args.proof, &args.head) {
+        (Some(path), _, _) => history(path, args.since, context),
+        (None, Some(path), Some(head)) => proof::verify(path, head, context),
+        (None, _, _) => ledger(args, source, context),
     }
 }
 
@@ -95,7 +103,7 @@ fn history(path: &Path, since: Option<Position>, context: &Context) -> Result<Ex
     Ok(if report.ok() { Exit::Done } else { Exit::Integrity })
 }
 
-fn verdict(ok: bool, context: &Context) -> String {
+pub(super) fn verdict(ok: bool, context: &Context) -> String {
     let (tone, word) = if ok { (Tone::Good, "ok") } else { (Tone::Bad, "not ok") };
     context.output.tone(tone, word)
 }
