@@ -13,7 +13,7 @@ use std::io;
 use serde_json::Value;
 
 pub use opening::{OpenError, Options, Recovery};
-pub use snapshots::{DroppedSnapshot, Fold, SnapshotError};
+pub use snapshots::{DroppedSnapshot, Fold, SnapshotDraft, SnapshotError};
 
 use crate::chain::{Draft, Drafted};
 use crate::digest::{Digest, Position};

@@ -34,7 +34,9 @@ pub use canonical::ValueFault;
 pub use digest::{Digest, NotAPosition, Position};
 pub use entry::{Entry, EntryFault, Stamp, turns_of};
 pub use excerpt::{ExcerptReport, OwnNumbers, verify_excerpt};
-pub use ledger::{AppendError, DroppedSnapshot, Fold, Ledger, OpenError, Options, Recovery, SnapshotError, SyncError};
+pub use ledger::{
+    AppendError, DroppedSnapshot, Fold, Ledger, OpenError, Options, Recovery, SnapshotDraft, SnapshotError, SyncError,
+};
 pub use lookup::record_at;
 pub use onward::Onward;
 pub use proof::{Proof, ProofError, verify_proof};

@@ -4,14 +4,16 @@
 
 use super::inbox::{Post, TURN_INPUTS};
 use super::outbox::Outbox;
+use super::snapshot::Snapshot;
 use super::turn::{Fatal, Release, Told, Turn};
 use super::view::View;
 use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
 use crate::os::clock;
-use ostler_ledger::Storage;
+use ostler_ledger::{SnapshotError, Storage};
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// After a failed write, how long until what must not be lost is written again, in milliseconds.
 const REWRITE_MS: u64 = 1_000;
@@ -24,6 +26,11 @@ pub trait World {
     fn owns_root(&mut self) -> bool;
     /// Starts an effect; its answer comes back as mail.
     fn perform(&mut self, effect: Effect);
+    /// Begins to write a snapshot, on another thread; what came of it comes back as mail.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    fn store(&mut self, snapshot: Snapshot) -> io::Result<()>;
     /// Hands an answer on. Whoever has gone away finds its outcome by its key.
     fn tell(&mut self, ticket: Self::Ticket, told: Told);
 }
@@ -57,6 +64,19 @@ pub struct Desk<S: Storage, W: World> {
     unwritten: Vec<Input>,
     /// Sessions whose effect was answered by such words.
     answered: Vec<SessionId>,
+    /// A snapshot is being written.
+    storing: bool,
+}
+
+/// One round's mail.
+struct Taken<T> {
+    inputs: Vec<(Input, Option<T>)>,
+    /// Who wants to know when the beats in it are durable.
+    beats: Vec<oneshot::Sender<()>>,
+    /// Sessions whose effect was answered.
+    answered: Vec<SessionId>,
+    /// Nothing comes after it.
+    last: bool,
 }
 
 impl<S: Storage, W: World> Desk<S, W> {
@@ -77,6 +97,7 @@ impl<S: Storage, W: World> Desk<S, W> {
             degraded,
             unwritten: Vec::new(),
             answered: Vec::new(),
+            storing: false,
         }
     }
 
@@ -97,7 +118,46 @@ impl<S: Storage, W: World> Desk<S, W> {
                 break;
             }
         }
+        self.wait_stored(&mut mail);
+        let last = self.turn.snapshot(true);
+        self.store(last);
+        self.wait_stored(&mut mail);
         Ok(self.turn)
+    }
+
+    /// Two snapshots are never written at once, and none while another process may own the ledger.
+    fn wait_stored(&mut self, mail: &mut mpsc::Receiver<Post<W::Ticket>>) {
+        while self.storing
+            && let Some(post) = mail.blocking_recv()
+        {
+            if let Post::Stored(stored) = post {
+                self.stored(stored);
+            }
+        }
+    }
+
+    fn store(&mut self, snapshot: Option<Snapshot>) {
+        let Some(snapshot) = snapshot else { return };
+        match self.world.store(snapshot) {
+            Ok(()) => self.storing = true,
+            Err(error) => tracing::warn!(%error, "no snapshot is taken"),
+        }
+    }
+
+    fn stored(&mut self, stored: Result<u64, SnapshotError>) {
+        self.storing = false;
+        match stored {
+            Ok(bytes) => {
+                tracing::info!(bytes, "a snapshot was taken");
+                self.turn.snapshot_has(bytes);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no snapshot was taken");
+                if let SnapshotError::TooLong { bytes } = error {
+                    self.turn.snapshot_has(bytes);
+                }
+            }
+        }
     }
 
     /// Releases what is owed from before this generation.
@@ -117,34 +177,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
     pub fn round(&mut self, now: Time, posts: Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
-        let kept = std::mem::take(&mut self.unwritten);
-        let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
-        let mut beats = Vec::new();
-        let mut answered = std::mem::take(&mut self.answered);
-        let mut last = false;
-        for post in posts {
-            match post {
-                Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
-                Post::Word { observation, answers } => {
-                    if answers {
-                        self.outbox.answered(&observation.session);
-                        answered.push(observation.session.clone());
-                    }
-                    inputs.push((Input::Observation(observation), None));
-                }
-                Post::Again(session) => {
-                    self.outbox.again(&session);
-                    answered.push(session);
-                }
-                Post::Beat(seen, done) => {
-                    inputs.push((Input::Beat { seen, whole: false }, None));
-                    beats.extend(done);
-                }
-                Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
-                Post::Tick => inputs.push((Input::Tick, None)),
-                Post::Close => last = true,
-            }
-        }
+        let Taken { inputs, beats, answered, last } = self.take(posts);
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
@@ -184,9 +217,47 @@ impl<S: Storage, W: World> Desk<S, W> {
         }));
         if !last {
             self.release(owed)?;
+            if !self.storing {
+                let snapshot = self.turn.snapshot(false);
+                self.store(snapshot);
+            }
         }
         self.announce(now);
         Ok(last)
+    }
+
+    /// What the mail asks of the turn, after what could not be written before.
+    fn take(&mut self, posts: Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
+        let kept = std::mem::take(&mut self.unwritten);
+        let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
+        let mut beats = Vec::new();
+        let mut answered = std::mem::take(&mut self.answered);
+        let mut last = false;
+        for post in posts {
+            match post {
+                Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
+                Post::Word { observation, answers } => {
+                    if answers {
+                        self.outbox.answered(&observation.session);
+                        answered.push(observation.session.clone());
+                    }
+                    inputs.push((Input::Observation(observation), None));
+                }
+                Post::Again(session) => {
+                    self.outbox.again(&session);
+                    answered.push(session);
+                }
+                Post::Beat(seen, done) => {
+                    inputs.push((Input::Beat { seen, whole: false }, None));
+                    beats.extend(done);
+                }
+                Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
+                Post::Stored(stored) => self.stored(stored),
+                Post::Tick => inputs.push((Input::Tick, None)),
+                Post::Close => last = true,
+            }
+        }
+        Taken { inputs, beats, answered, last }
     }
 
     fn release(&mut self, owed: Vec<(SessionId, Option<Effect>)>) -> Result<(), Ended> {

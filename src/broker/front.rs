@@ -62,6 +62,8 @@ pub struct Front {
     pub degraded: watch::Receiver<Option<String>>,
     /// What was degraded at the start and stays so.
     pub standing: Vec<String>,
+    /// What the scrub has found.
+    pub scrubbed: watch::Receiver<Vec<String>>,
     /// Whether the broker is leaving.
     pub draining: watch::Receiver<bool>,
     /// Where a wish to leave goes.
@@ -156,6 +158,7 @@ impl Front {
         let sessions = SessionCounts { live: count(state.live), total: count(state.sessions.len()) };
         drop(state);
         let mut degraded = self.standing.clone();
+        degraded.extend(self.scrubbed.borrow().iter().cloned());
         degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
         degraded.extend(self.short_of_space());
         Ok(encode(&BrokerStatusResult {

@@ -4,6 +4,7 @@
 use super::turn::Told;
 use crate::machine::{Observation, Request, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
+use ostler_ledger::SnapshotError;
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -30,6 +31,8 @@ pub enum Post<T = oneshot::Sender<Told>> {
     Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
     /// The ledger did not take the last records: whether it does now. Costs a record if it does.
     Probe,
+    /// A snapshot was written, and so many bytes it has, or why it was not.
+    Stored(Result<u64, SnapshotError>),
     /// A deadline passed.
     Tick,
     /// Everything before this has been done; end the turn.
@@ -73,6 +76,15 @@ impl Inbox {
     pub async fn post(&self, post: Post) {
         // A closed queue means that the broker is leaving: the next one asks the world itself.
         if self.posts.send(post).await.is_err() {
+            tracing::debug!("word came after the last turn");
+        }
+    }
+}
+
+impl Inbox {
+    /// As [`Inbox::post`], from a thread that may block.
+    pub fn post_blocking(&self, post: Post) {
+        if self.posts.blocking_send(post).is_err() {
             tracing::debug!("word came after the last turn");
         }
     }

@@ -37,6 +37,8 @@ pub mod output;
 pub mod owner;
 #[cfg(feature = "testing")]
 mod planted;
+/// Whether clients can find it.
+mod published;
 /// Stale-lock quarantine.
 pub mod quarantine;
 /// Calls that only look.
@@ -53,8 +55,12 @@ pub mod report;
 pub mod route;
 /// The broker's life after its beat.
 pub mod run;
+/// The ledger verified behind everything else.
+pub mod scrub;
 /// The root's secret of the request digests.
 pub mod secret;
+/// Snapshots of the state.
+pub mod snapshot;
 /// The start, in order.
 pub mod start;
 /// Events as they are stored.

@@ -14,6 +14,8 @@ pub struct Planted {
     pub launch_unasked: bool,
     /// A known key answers whatever the request is (breaks law 5).
     pub ignore_digest: bool,
+    /// A snapshot holds one number of the turn before (breaks law 1).
+    pub stale_snapshot: bool,
     /// A key of what was let go is taken for a new one (breaks law 5).
     pub lose_let_go: bool,
 }
@@ -38,6 +40,14 @@ impl Planted {
             Input::Request(request) => Input::Request(self.request(state, request)),
             Input::Observation(_) | Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
         }
+    }
+
+    /// The state that is stored instead of this one.
+    pub(super) fn stored(&self, mut state: State) -> State {
+        if self.stale_snapshot {
+            state.settled = state.settled.saturating_sub(1);
+        }
+        state
     }
 
     fn request(&self, state: &State, mut request: Request) -> Request {

@@ -8,8 +8,10 @@ use super::discovery;
 use super::front::{Door, Front, Leave};
 use super::hosts::{BLOCKING_THREADS, Hosts};
 use super::inbox::{Inbox, Post};
+use super::published::{At, Published, keep_published};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
+use super::snapshot::Snapshot;
 use super::start::{self, Begun, DiskTurn, NotBegun};
 use super::turn::Told;
 use super::watch::{Verdict, Watch};
@@ -17,15 +19,15 @@ use crate::host::client::Spawner;
 use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
 use crate::os::clock;
 use crate::os::deadline::Deadline;
-use crate::os::paths::StateRoot;
-use crate::os::runtime::RuntimeFolder;
+use crate::os::priority;
 use crate::rpc::convert::{lack_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
 use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+use ostler_ledger::storage::Disk;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -97,37 +99,11 @@ pub fn run(root: &Path) -> End {
     end
 }
 
-/// The published side of this broker, for the watch.
-struct Published {
-    root: Arc<StateRoot>,
-    at: Mutex<At>,
-}
-
-/// Where it is published now: the place of the socket can change when its folder is lost.
-struct At {
-    runtime: RuntimeFolder,
-    record: Record,
-    watch: Watch,
-}
-
-impl Published {
-    fn check(&self) -> Verdict {
-        let watch = self.at().watch.clone();
-        watch.check(&self.root).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the root cannot be looked into");
-            Verdict::Fine
-        })
-    }
-
-    fn at(&self) -> std::sync::MutexGuard<'_, At> {
-        self.at.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// The world as the turn's thread reaches it.
 struct Hands {
     hosts: Arc<Hosts>,
     published: Arc<Published>,
+    posts: Inbox,
 }
 
 impl World for Hands {
@@ -139,6 +115,19 @@ impl World for Hands {
 
     fn perform(&mut self, effect: Effect) {
         self.hosts.perform(effect);
+    }
+
+    fn store(&mut self, snapshot: Snapshot) -> std::io::Result<()> {
+        let (root, posts) = (self.published.root.path().to_owned(), self.posts.clone());
+        let thread = std::thread::Builder::new().name("snapshot".to_owned());
+        let writing = thread.spawn(move || {
+            if let Err(error) = priority::lower() {
+                tracing::debug!(%error, "the writer of snapshots keeps its priority");
+            }
+            let stored = snapshot.write(&Disk::new(root.join("ledger"), root.join("quarantine")));
+            posts.post_blocking(Post::Stored(stored));
+        });
+        writing.map(drop)
     }
 
     fn tell(&mut self, reply: oneshot::Sender<Told>, told: Told) {
@@ -156,23 +145,21 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
             return End::NotStarted;
         }
     };
-    let Opened { front, server, published, degraded, draining, mut leave } = opened;
-    let Begun { mut lock, turn, .. } = begun;
+    let Opened { front, server, published, degraded, scrubbed, draining, mut leave } = opened;
+    let Begun { mut lock, turn, scrub, .. } = begun;
     let (deadline, deadlines) = watch::channel(None);
-    let hands = Hands { hosts: Arc::clone(&front.hosts), published: Arc::clone(&published) };
+    let hands = Hands { hosts: Arc::clone(&front.hosts), published: Arc::clone(&published), posts: posts.clone() };
     let (ended, mut turn_ended) = oneshot::channel();
     let desk = Desk::new(turn, hands, deadline, degraded);
-    let thread = std::thread::Builder::new().name("turn".to_owned()).spawn(move || {
-        let end = desk.work(mail);
-        // The runtime may have gone first.
-        drop(ended.send(end));
-    });
-    if let Err(error) = thread {
+    // The runtime may have gone first.
+    let work = move || drop(ended.send(desk.work(mail)));
+    if let Err(error) = std::thread::Builder::new().name("turn".to_owned()).spawn(work) {
         reporter.failed(&WireError::new(ErrorCode::Internal, format!("no thread can be had: {error}")));
         return End::NotStarted;
     }
     tracing::info!(generation = front.broker.generation, endpoint = front.broker.endpoint, "ready");
     reporter.ready(&front.broker);
+    scrub.into_iter().for_each(|scrub| scrub.begin(scrubbed.clone()));
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
     let mut beaten_us = clock::boot_us();
     let mut second = tokio::time::interval(WATCH);
@@ -294,6 +281,7 @@ struct Opened {
     server: Server<Door>,
     published: Arc<Published>,
     degraded: watch::Sender<Option<String>>,
+    scrubbed: watch::Sender<Vec<String>>,
     draining: watch::Sender<bool>,
     leave: mpsc::Receiver<Leave>,
 }
@@ -319,6 +307,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     let (view, handle) = (begun.turn.view(), tokio::runtime::Handle::current());
     let hosts = Hosts::new(places, begun.generation, view, posts.clone(), spawner, handle);
     let (degraded, degraded_seen) = watch::channel(None);
+    let (scrubbed, scrubbed_seen) = watch::channel(Vec::new());
     let (draining, draining_seen) = watch::channel(false);
     let (wishes, leave) = mpsc::channel(1);
     let front = Arc::new(Front {
@@ -335,6 +324,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         cursors: Mutex::default(),
         degraded: degraded_seen,
         standing: begun.degraded.clone(),
+        scrubbed: scrubbed_seen,
         draining: draining_seen,
         leave: wishes,
     });
@@ -358,7 +348,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     }
     let at = Mutex::new(At { runtime, record, watch: watching });
     let published = Arc::new(Published { root: Arc::clone(&begun.root), at });
-    Ok(Opened { front, server, published, degraded, draining, leave })
+    Ok(Opened { front, server, published, degraded, scrubbed, draining, leave })
 }
 
 fn record(begun: &Begun, bound: &Bound) -> Record {
@@ -374,41 +364,6 @@ fn record(begun: &Begun, bound: &Bound) -> Record {
     };
     let root_id = RootId::new(begun.root.device(), begun.root.inode());
     Record { schema: SCHEMA, broker, root_id, token: crate::os::entropy::hex::<32>() }
-}
-
-/// Looks whether clients can still find us, and publishes again what is gone. False: fenced.
-fn keep_published(published: &Arc<Published>, server: &Server<Door>) -> bool {
-    match published.check() {
-        Verdict::Fine => true,
-        Verdict::Fence(_) => false,
-        Verdict::Republish { discovery, socket } => {
-            tracing::warn!(discovery, socket, "publishing again what is gone");
-            if socket && let Err(error) = listen_anew(published, server) {
-                tracing::warn!(%error, "cannot listen anew yet");
-                return true;
-            }
-            let record = published.at().record.clone();
-            if let Err(error) = discovery::publish(&published.root, &record) {
-                tracing::warn!(%error, "cannot publish yet");
-            }
-            true
-        }
-    }
-}
-
-/// Listens again: at the same address if its folder is still to be had, else where sockets go now.
-fn listen_anew(published: &Published, server: &Server<Door>) -> Result<(), WireError> {
-    let runtime = start::runtime(&published.root)?;
-    let mut at = published.at();
-    let bound = bind(&runtime, &at.watch.socket_name);
-    let bound = bound.map_err(WireError::from)?;
-    at.watch.socket = bound.standing;
-    at.watch.socket_folder = runtime.path().to_owned();
-    at.record.broker.endpoint.clone_from(&bound.address);
-    at.runtime = runtime;
-    drop(at);
-    drop(tokio::spawn(server.clone().accept(bound)));
-    Ok(())
 }
 
 /// What is due once a second: a look whether the disk takes records again, if it did not, and at times a checkpoint.

@@ -8,9 +8,11 @@ use super::fold::FoldError;
 use super::lock::{self, Acquired, Outcome};
 use super::owner::Owner;
 use super::report::{Reporter, Stage};
+use super::scrub::Scrub;
 use super::secret::Secret;
 use super::turn::{BeginError, Told, Turn};
-use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId, limits};
+use crate::machine::limits::{self, Retention};
+use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId};
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;
 use crate::os::environment::Environment;
@@ -20,7 +22,7 @@ use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Broker;
 use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
-use ostler_ledger::{Ledger, OpenError, Options, Recovery};
+use ostler_ledger::{DroppedSnapshot, OpenError, Options, Recovery};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -53,6 +55,8 @@ pub struct Begun {
     pub secret: Secret,
     /// What the recovery found that stays degraded.
     pub degraded: Vec<String>,
+    /// What has to be verified yet, if the history was not read.
+    pub scrub: Option<Scrub>,
 }
 
 /// How a start ended before it served.
@@ -85,10 +89,11 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     }
     note_lock(&lock);
     reporter.stage(Stage::Ledger);
-    let (ledger, recovery) = open_ledger(&root)?;
+    let boot =
+        crate::os::identity::ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
+    let (mut turn, recovery) = open_ledger(&root, &boot)?;
     note(&recovery);
-    let incarnation = lock::incarnation(ledger.id(), lock.owner());
-    let mut turn = Turn::open(ledger, &recovery).map_err(|error| of_ledger(&root, unreadable(&error)))?;
+    let incarnation = lock::incarnation(turn.ledger_id(), lock.owner());
     let next = turn.view().head().seq + 1;
     let secret = Secret::open(root.path(), next);
     let secret = secret.map_err(|error| stored(&format!("read the secret of {}", root.path().display()), &error))?;
@@ -106,7 +111,9 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     point("beat")?;
     beat(&mut turn, seen).map_err(|error| of_ledger(&root, error))?;
     let degraded = recovery.degraded.iter().cloned().chain(incomparable).chain(lost).collect();
-    Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded })
+    let known = recovery.problems;
+    let scrub = recovery.snapshot.map(|_| Scrub { ledger: root.path().join("ledger"), boot, known });
+    Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded, scrub })
 }
 
 /// A named point of the start where a test build can pause, fail or abort.
@@ -129,17 +136,21 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
     }
 }
 
-fn open_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
+fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), WireError> {
     for folder in ["ledger", "quarantine", "sessions"] {
         let path = root.path().join(folder);
         let made = crate::host::files::make_folder(&path);
         made.map_err(|error| stored(&format!("make the folder {}", path.display()), &error.source))?;
     }
-    let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
-    let boot =
-        crate::os::identity::ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
-    let opened = Ledger::open(disk, Options::new(entropy::hex::<16>(), boot));
-    opened.map_err(|error| of_ledger(root, unopened(&error)))
+    let disk = || Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
+    let opened = Turn::open(disk, &Options::new(entropy::hex::<16>(), boot), Retention::default());
+    opened.map_err(|error| {
+        let error = match &error {
+            FoldError::Open(error) => unopened(error),
+            FoldError::Unreadable(_) | FoldError::Illegal { .. } => unreadable(&error),
+        };
+        of_ledger(root, error)
+    })
 }
 
 fn unopened(error: &OpenError) -> WireError {
@@ -187,10 +198,15 @@ fn note_lock(lock: &Acquired) {
 fn note(recovery: &Recovery) {
     tracing::info!(
         records = recovery.records,
+        folded = recovery.folded,
+        snapshot = recovery.snapshot.map(|snapshot| snapshot.seq),
         rewritten_bytes = recovery.rewritten_bytes,
         tail = recovery.tail.as_ref().map(|tail| tail.detail.as_str()),
         "ledger recovered"
     );
+    for DroppedSnapshot { file, why } in &recovery.dropped_snapshots {
+        tracing::warn!(file, why, "snapshot dropped");
+    }
     for problem in &recovery.problems {
         tracing::error!(
             class = problem.class.name(),

@@ -9,16 +9,17 @@
 //! and the callers' keys settle their operations with the next broker.
 
 use super::codec::{self, session_of, touched};
-use super::fold::{FoldError, Folded, fold};
+use super::fold::{self, FoldError, Folded};
 #[cfg(feature = "testing")]
 pub use super::planted::Planted;
+use super::snapshot::{FOLD, Snapshot};
 use super::view::{Head, View};
 use crate::machine::limits::Retention;
 use crate::machine::{
     Answer, At, Decision, Digest, Effect, Event, Footprint, Generation, Input, Observation, Operation, OperationId,
     Outcome, Refusal, Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
 };
-use ostler_ledger::{AppendError, Entry, Ledger, Recovery, Stamp, Storage, SyncError, turns_of};
+use ostler_ledger::{AppendError, Entry, Ledger, Options, Recovery, Stamp, Storage, SyncError, turns_of};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -26,6 +27,10 @@ use std::sync::Arc;
 pub const BATCH_BYTES: usize = 192 * 1024;
 /// Conflict records that wait for a turn that syncs anyway. More than that are counted, not kept.
 const CONFLICTS_KEPT: usize = 64;
+
+/// A snapshot is due when a share of its own length lies behind it: then all of them together are at most so many times as long
+/// as the ledger, however long each is.
+const SNAPSHOT_SHARE: u64 = 16;
 
 /// What a caller is told. It leaves after the sync of everything it speaks of.
 #[derive(Clone, Debug)]
@@ -102,8 +107,10 @@ pub struct Turn<S: Storage, T> {
     view: Arc<View>,
     waiting: HashMap<OperationId, Vec<(T, bool)>>,
     conflicts: Vec<Event>,
-    /// Sessions whose records are damaged, until the generation has begun and they are fenced.
+    /// Sessions whose records are damaged: fenced when the generation begins.
     doubtful: BTreeSet<SessionId>,
+    /// The length of the last snapshot.
+    snapshot_bytes: u64,
     #[cfg(feature = "testing")]
     planted: Planted,
 }
@@ -119,32 +126,49 @@ struct Batch<T> {
 }
 
 impl<S: Storage, T> Turn<S, T> {
-    /// Folds the ledger. The view is complete when this returns.
+    /// Opens the ledger and folds it, beginning with a snapshot if there is one. The view is complete when this returns.
+    /// `storage` gives a door to the ledger.
     ///
     /// # Errors
-    /// [`FoldError`] when a record cannot be read or believed.
-    pub fn open(ledger: Ledger<S>, recovery: &Recovery) -> Result<Self, FoldError> {
-        Self::open_keeping(ledger, recovery, Retention::default())
-    }
-
-    /// As [`Turn::open`], with another idea of what is kept.
-    ///
-    /// # Errors
-    /// As [`Turn::open`].
-    pub fn open_keeping(ledger: Ledger<S>, recovery: &Recovery, retention: Retention) -> Result<Self, FoldError> {
-        let Folded { mut state, doubtful } = fold(&ledger, recovery, retention)?;
+    /// As [`fold::open`].
+    pub fn open(
+        storage: impl Fn() -> S,
+        options: &Options,
+        retention: Retention,
+    ) -> Result<(Self, Recovery), FoldError> {
+        let (ledger, recovery, folded) = fold::open(storage, options, retention)?;
+        let Folded { mut state, doubtful, snapshot_bytes } = folded;
         let view = Arc::new(View::default());
         view.publish(&mut state, head_of(&ledger));
-        Ok(Self {
+        let turn = Self {
             ledger,
             state,
             view,
             waiting: HashMap::new(),
             conflicts: Vec::new(),
             doubtful,
+            snapshot_bytes,
             #[cfg(feature = "testing")]
             planted: Planted::default(),
-        })
+        };
+        Ok((turn, recovery))
+    }
+
+    /// A snapshot of now, if one is due; as the last one if nothing will be written any more. Called between two turns.
+    pub fn snapshot(&mut self, last: bool) -> Option<Snapshot> {
+        if !last && self.ledger.behind_snapshot() < self.snapshot_bytes / SNAPSHOT_SHARE {
+            return None;
+        }
+        let draft = self.ledger.draft_snapshot(FOLD).ok()?;
+        let state = self.state.clone();
+        #[cfg(feature = "testing")]
+        let state = self.planted.stored(state);
+        Some(Snapshot { draft, state, doubtful: self.doubtful.clone() })
+    }
+
+    /// The last snapshot has, or would have had, so many bytes.
+    pub fn snapshot_has(&mut self, bytes: u64) {
+        self.snapshot_bytes = bytes;
     }
 
     /// Plants faults of ours.
@@ -161,6 +185,11 @@ impl<S: Storage, T> Turn<S, T> {
     /// The generation of the last broker; the next one's number is larger by one.
     pub fn last_generation(&self) -> u64 {
         self.state.generation
+    }
+
+    /// The ledger's id.
+    pub fn ledger_id(&self) -> &str {
+        self.ledger.id()
     }
 
     /// How often the ledger has synced.
@@ -184,7 +213,7 @@ impl<S: Storage, T> Turn<S, T> {
             self.ledger.append(owed, &stamp)?;
             self.ledger.sync()?;
         }
-        let fences = std::mem::take(&mut self.doubtful).into_iter().filter_map(|session| {
+        let fences = self.doubtful.iter().cloned().filter_map(|session| {
             let episode = self.state.sessions.get(&session)?.episode;
             let word = Word::Foreign { reason: "its records in the ledger are damaged".to_owned() };
             Some((Input::Observation(Observation { session, episode, word }), None))

@@ -1,9 +1,10 @@
 //! The turn on simulated storage: what leaves when, what a failed write and a failed sync do, what a restart finds.
 
 use super::turn::{Fatal, Release, Told, Turn};
+use crate::machine::limits::Retention;
 use crate::machine::*;
-use ostler_ledger::storage::{Call, Fault, FaultKind, SimulatedDisk, SimulatedStorage};
-use ostler_ledger::{Ledger, Options};
+use ostler_ledger::storage::{Call, Fault, FaultKind, Folder, SimulatedDisk, SimulatedStorage};
+use ostler_ledger::{Options, Recovery};
 use std::collections::BTreeMap;
 
 type Sut = Turn<SimulatedStorage, &'static str>;
@@ -12,9 +13,13 @@ fn now() -> Time {
     Time { wall_us: 1_700_000_000_000_000, boot_us: 1_000_000 }
 }
 
+fn opened(disk: &SimulatedDisk) -> (Sut, Recovery) {
+    let options = Options { snapshot_tail_bytes: 1, ..Options::new("test", "boot") };
+    Turn::open(|| disk.storage(), &options, Retention::default()).unwrap()
+}
+
 fn open(disk: &SimulatedDisk) -> Sut {
-    let (ledger, recovery) = Ledger::open(disk.storage(), Options::new("test", "boot")).unwrap();
-    let mut turn = Turn::open(ledger, &recovery).unwrap();
+    let (mut turn, recovery) = opened(disk);
     let process = Process { boot: "boot".to_owned(), ns: 1, pid: 2, start: 3 };
     let generation = Generation {
         number: turn.last_generation() + 1,
@@ -151,4 +156,75 @@ fn a_restart_finds_what_is_owed_and_the_same_outcomes() {
     let (old, new) = (before.read(), view.read());
     assert_eq!(new.operations, old.operations, "positions and digests included");
     assert_eq!(new.generation, old.generation + 1);
+}
+
+#[test]
+fn a_start_from_a_snapshot_comes_to_what_a_replay_does() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    run(&mut turn, vec![(request("k", 1, spawn("a")), None), (request("l", 2, spawn("b")), None)]).unwrap();
+    let at = turn.view().head();
+    turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
+    run(&mut turn, vec![(started("b"), None)]).unwrap();
+    let before = turn.view();
+    drop(turn);
+    let (turn, recovery) = opened(&disk);
+    let snapshot = recovery.snapshot.expect("there is one");
+    assert_eq!((snapshot.seq, recovery.folded), (at.seq, turn.view().head().seq - at.seq));
+    assert_eq!(*turn.view().read(), *before.read());
+    assert_eq!(turn.view().head(), before.head());
+}
+
+/// It is stored with a digest that fits, so the ledger believes it: only the records behind it tell that it is wrong.
+#[test]
+fn a_snapshot_that_no_record_can_follow_is_dropped_and_the_history_replayed() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    run(&mut turn, vec![(request("k", 1, spawn("a")), None)]).unwrap();
+    let mut wrong = turn.snapshot(false).expect("it is due");
+    wrong.state = State::keeping(Retention::default());
+    wrong.write(&disk.storage()).unwrap();
+    run(&mut turn, vec![(started("a"), None)]).unwrap();
+    let before = turn.view();
+    drop(turn);
+    let (turn, recovery) = opened(&disk);
+    assert_eq!((recovery.snapshot, recovery.folded), (None, recovery.records));
+    assert_eq!(recovery.dropped_snapshots.len(), 1);
+    assert_eq!(*turn.view().read(), *before.read());
+}
+
+#[test]
+fn a_snapshot_of_other_limits_is_not_used() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
+    drop(turn);
+    let retention = Retention { recent: 7, ..Retention::default() };
+    let (turn, recovery) = Sut::open(|| disk.storage(), &Options::new("test", "boot"), retention).unwrap();
+    assert_eq!((recovery.snapshot, turn.view().read().retention), (None, retention));
+    assert!(recovery.dropped_snapshots[0].why.contains("other limits"), "{:?}", recovery.dropped_snapshots);
+}
+
+#[test]
+fn the_next_snapshot_is_due_when_a_share_of_the_last_lies_behind_it() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    let bytes = turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
+    turn.snapshot_has(bytes * 16);
+    let lines = |disk: &SimulatedDisk| {
+        let file = &disk.names(Folder::Ledger)[0];
+        disk.contents(ostler_ledger::storage::Name { folder: Folder::Ledger, file }).unwrap().len()
+    };
+    let before = lines(&disk);
+    for number in 0..100 {
+        let key = format!("key-{number}");
+        let prune = Action::Prune { older_ms: 1 << 50 };
+        run(&mut turn, vec![(request(&key, 1, prune), None)]).unwrap();
+        let behind = u64::try_from(lines(&disk) - before).unwrap();
+        match turn.snapshot(false) {
+            Some(_) => return assert!(behind >= bytes, "{behind} of {bytes}"),
+            None => assert!(behind < bytes, "{behind} of {bytes}"),
+        }
+    }
+    panic!("none is due");
 }

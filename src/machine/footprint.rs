@@ -1,8 +1,10 @@
 //! Where a settled operation's records stand: all that is kept of one that was let go, 32 bytes (goal: at most 96 for a
 //! key that is known). A fingerprint finds it and never decides: whoever asks gets the records read back and compared.
 
-use super::id::{Key, OperationId, Scope};
+use super::id::{Key, Malformed, OperationId, Scope};
 use super::operation::{Operation, Outcome};
+use super::stored::{rows_of, text_of};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
@@ -113,7 +115,8 @@ pub(super) fn fingerprint(scope: &Scope, key: &Key) -> u64 {
 
 /// Footprints in sorted runs that never change, each at least twice as long as the next, so that state and view share
 /// them, a push costs little, and a search looks into few.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
 pub struct Runs(Vec<Arc<[Footprint]>>);
 
 impl Runs {
@@ -140,6 +143,19 @@ impl Runs {
     /// All of them, run by run.
     pub fn iter(&self) -> impl Iterator<Item = Footprint> {
         self.0.iter().flat_map(|run| run.iter().copied())
+    }
+}
+
+impl TryFrom<Vec<String>> for Runs {
+    type Error = Malformed;
+    fn try_from(texts: Vec<String>) -> Result<Self, Malformed> {
+        texts.iter().map(|text| rows_of(text)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl From<Runs> for Vec<String> {
+    fn from(runs: Runs) -> Self {
+        runs.0.iter().map(|run| text_of(run)).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The machine's bounds, in one place (law 9). Each is a number a user can meet, so each has a unit and an error.
 
+use serde::{Deserialize, Serialize};
+
 /// Longest idempotency key, in bytes. Beyond: `invalid_input`.
 pub const KEY_BYTES: usize = 128;
 /// Most labels of one session. Beyond: `invalid_input`.
@@ -56,7 +58,8 @@ pub const WAITING_OPERATIONS: usize = 64;
 
 /// How much of what is settled is known, and how long. The product keeps what the constants above say; a test keeps
 /// less, so that it gets there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Retention {
     /// [`OPERATIONS_RECENT`].
     pub recent: usize,

@@ -27,6 +27,7 @@ mod replay;
 mod retain;
 mod session;
 mod state;
+mod stored;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -51,5 +52,6 @@ pub use session::{
     Ask, Cause, Exit, ExitError, Fence, Move, Obstacle, Phase, REQUESTS, Run, Session, Status, Survivor, on_request,
 };
 pub use state::State;
+pub use stored::Stored;
 pub use table::Table;
 pub use time::Time;

@@ -152,7 +152,8 @@ impl Actor {
 }
 
 /// An operation, as the fold of the ledger knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Operation {
     /// Its id: the position of the record that accepted it.
     pub id: OperationId,

@@ -3,11 +3,15 @@
 //! what a turn has to share with the view or to undo is a handful of pointers.
 
 use super::footprint::{Footprint, Runs, with};
+use super::id::Malformed;
 use super::limits::Retention;
+use super::stored::{rows_of, text_of};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// All footprints.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "StoredPast", into = "StoredPast")]
 pub struct Past {
     /// The batch that is being filled.
     open: Runs,
@@ -82,5 +86,49 @@ impl Past {
         self.rows -= batch.rows.len();
         self.expired_us = self.expired_us.max(batch.until_us);
         Some(batch.rows)
+    }
+}
+
+/// The stored form of [`Past`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredPast {
+    expired_us: u64,
+    full: Vec<StoredBatch>,
+    open: Runs,
+    open_until_us: u64,
+}
+
+/// The stored form of [`Batch`].
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoredBatch {
+    rows: String,
+    settled: u64,
+    until_us: u64,
+}
+
+impl From<Past> for StoredPast {
+    fn from(past: Past) -> Self {
+        let batch = |batch: &Batch| StoredBatch {
+            rows: text_of(&batch.rows),
+            settled: batch.settled,
+            until_us: batch.until_us,
+        };
+        let full = past.full.iter().map(batch).collect();
+        Self { expired_us: past.expired_us, full, open: past.open, open_until_us: past.open_until_us }
+    }
+}
+
+impl TryFrom<StoredPast> for Past {
+    type Error = Malformed;
+    fn try_from(stored: StoredPast) -> Result<Self, Malformed> {
+        let StoredPast { expired_us, full, open, open_until_us } = stored;
+        let batch = |StoredBatch { rows, settled, until_us }: StoredBatch| {
+            rows_of(&rows).map(|rows| Batch { rows, until_us, settled })
+        };
+        let full = full.into_iter().map(batch).collect::<Result<Vec<_>, _>>()?;
+        let rows = full.iter().map(|batch| batch.rows.len()).sum::<usize>() + open.iter().count();
+        Ok(Self { open, open_until_us, full: Arc::new(full), rows, expired_us })
     }
 }

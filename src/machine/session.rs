@@ -245,7 +245,8 @@ pub struct Survivor {
 
 /// A session, as the fold of the ledger knows it. The command itself stands in `spec.json`, by salted digest:
 /// it may hold secrets and may be longer than a record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Session {
     /// Its identity.
     pub id: SessionId,

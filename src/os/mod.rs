@@ -33,6 +33,8 @@ pub mod limits;
 pub mod locks;
 /// The state root: where it is, that it is ours.
 pub mod paths;
+/// Work that everything else goes before.
+pub mod priority;
 /// The kernel's process table, read only.
 pub mod process;
 /// A file's new content, put in place at once.

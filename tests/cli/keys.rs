@@ -16,7 +16,7 @@ fn key(number: u64) -> String {
 }
 
 /// Stops of a session that has ended, each with a key of its own; the answers in order.
-fn stops(wire: &mut Wire, session: &Value) -> Vec<Value> {
+pub(super) fn stops(wire: &mut Wire, session: &Value) -> Vec<Value> {
     let mut answers = Vec::new();
     for from in (0..MANY).step_by(usize::try_from(AT_ONCE).unwrap()) {
         let numbers = from..(from + AT_ONCE).min(MANY);

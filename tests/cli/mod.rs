@@ -42,6 +42,8 @@ mod roots;
 mod schema;
 /// The notation of the contract's documents.
 mod shape;
+/// Starts from a snapshot.
+mod snapshots;
 /// Configuration, completions, manual page, doctor.
 mod tools;
 /// Hostile and clumsy clients at the socket.

@@ -14,6 +14,7 @@ use super::trace::{Checked, Trace, claim};
 use ostler::broker::desk::{Desk, World};
 use ostler::broker::inbox::{Post, TURN_INPUTS};
 use ostler::broker::recall::recall;
+use ostler::broker::snapshot::Snapshot;
 use ostler::broker::turn::{Planted, Told};
 use ostler::broker::view::View;
 use ostler::machine::limits::Retention;
@@ -49,6 +50,8 @@ pub(super) struct Scene<'a> {
     pub(super) full: bool,
     /// What the broker keeps.
     pub(super) retention: Retention,
+    /// How much of ledger lies between two snapshots.
+    pub(super) snapshot_tail_bytes: u64,
 }
 
 /// A broker that runs.
@@ -75,6 +78,8 @@ pub(super) struct Ended(pub(super) String);
 struct Left {
     told: Vec<(Ticket, Told)>,
     effects: Vec<Effect>,
+    /// A snapshot that is to be written.
+    snapshot: Option<Snapshot>,
     /// Another broker owns the root.
     fenced: bool,
 }
@@ -95,6 +100,12 @@ impl World for Outward {
 
     fn perform(&mut self, effect: Effect) {
         self.left.borrow_mut().effects.push(effect);
+    }
+
+    fn store(&mut self, snapshot: Snapshot) -> std::io::Result<()> {
+        let other = self.left.borrow_mut().snapshot.replace(snapshot);
+        assert!(other.is_none(), "two snapshots are written at once");
+        Ok(())
     }
 
     fn tell(&mut self, ticket: Ticket, told: Told) {
@@ -138,6 +149,19 @@ impl Broker {
 
     pub(super) fn has_mail(&self) -> bool {
         !self.mail.is_empty()
+    }
+
+    pub(super) fn has_snapshot(&self) -> bool {
+        self.outward.left.borrow().snapshot.is_some()
+    }
+
+    /// The thread that writes snapshots does its work.
+    pub(super) fn snapshot(&mut self, scene: &mut Scene<'_>) {
+        let Some(snapshot) = self.outward.left.borrow_mut().snapshot.take() else { return };
+        let stored = snapshot.write(&scene.disk.storage());
+        scene.trace.line(format!("  {stored:?}"));
+        scene.trace.mark(if stored.is_ok() { "a snapshot" } else { "no snapshot" }.to_owned());
+        self.mail.push_back(Post::Stored(stored));
     }
 
     /// What waits, is under way or is unanswered.

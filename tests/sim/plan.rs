@@ -8,6 +8,7 @@ use ostler::machine::limits::Retention;
 pub(super) struct Plan {
     pub(super) steps: u32,
     pub(super) segment_bytes: u64,
+    pub(super) snapshot_tail_bytes: u64,
     pub(super) kills: usize,
     pub(super) stops: usize,
     pub(super) reboots: usize,
@@ -36,10 +37,12 @@ impl Plan {
             long_records: random.pick(&[0, 100, 500]).unwrap_or(100),
             sessions_ask: random.pick(&[0, 100]).unwrap_or(0),
         };
+        let snapshot_tail_bytes = random.pick(&[1, 10_000, 1_048_576]).unwrap_or(10_000);
         let retention = if random.chance(500) { Retention::default() } else { little(random) };
         Self {
             steps,
             segment_bytes,
+            snapshot_tail_bytes,
             kills,
             stops,
             reboots,

@@ -49,6 +49,11 @@ fn a_key_that_is_lost_once_its_operation_is_let_go_is_caught() {
 }
 
 #[test]
+fn a_snapshot_that_is_out_of_date_is_caught() {
+    check(turn(Planted { stale_snapshot: true, ..Planted::default() }), "law 1: the state from a snapshot");
+}
+
+#[test]
 fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
     check(Bugs { accept_half_turn: true, ..Bugs::default() }, "half a turn");
 }

@@ -4,10 +4,13 @@ use super::broker::Scene;
 use super::clients::Intent;
 use super::computer::{Computer, Stage};
 use super::forgetting::Shelf;
+use super::history;
 use super::oracle::{Oracle, follows, same_request};
 use super::trace::{Broken, Checked, claim};
+use ostler::broker::fold;
 use ostler::broker::view::View;
 use ostler::machine::{Name, Outcome, SessionId, State, Status, outstanding, violations};
+use ostler_ledger::Options;
 use ostler_ledger::storage::SimulatedDisk;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,6 +33,15 @@ pub(super) fn recovered(scene: &Scene<'_>, view: &View) -> Checked {
     sound(&state, computer)?;
     kept(oracle, &state, scene.disk)?;
     requested(&state, &scene.clients.intents)
+}
+
+/// A start that began with a snapshot came to the same as one that reads the whole history.
+pub(super) fn replayed(scene: &Scene<'_>, view: &View, options: &Options) -> Checked {
+    let options = Options { replay: true, ..options.clone() };
+    let copy = history::copy(scene.disk);
+    let (_, _, whole) = fold::open(|| copy.storage(), &options, scene.retention)
+        .map_err(|error| Broken(format!("law 1: the history cannot be replayed: {error}")))?;
+    claim(*view.read() == whole.state, || "law 1: the state from a snapshot is not what the history says".to_owned())
 }
 
 /// A turn is over.

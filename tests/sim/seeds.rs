@@ -14,12 +14,15 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 48] = [
-    "a turn of several appends",
+const SITUATIONS: [&str; 51] = [
+    "a snapshot",
     "a sync failed",
+    "a turn of several appends",
     "answered in the last instant",
+    "began with a snapshot",
     "forgotten",
     "lost its root",
+    "no snapshot",
     "operation.resolve succeeded",
     "recovered more",
     "recovered what was published",

@@ -10,7 +10,7 @@ use ostler::broker::turn::Turn;
 use ostler::broker::view::View;
 use ostler::machine::{Digest, Generation, Input, SessionId};
 use ostler_ledger::storage::SimulatedStorage;
-use ostler_ledger::{Ledger, Options, Recovery};
+use ostler_ledger::{Options, Recovery};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -21,26 +21,27 @@ pub(super) fn start(scene: &mut Scene<'_>, bugs: Bugs, segment_bytes: u64) -> Ch
     let mut options = Options::new("simulated", scene.computer.boot());
     options.segment_bytes = segment_bytes;
     options.accept_half_turn = bugs.accept_half_turn;
-    let (ledger, recovery) = match Ledger::open(scene.disk.storage(), options) {
+    options.snapshot_tail_bytes = scene.snapshot_tail_bytes;
+    let (mut turn, recovery) = match Turn::open(|| scene.disk.storage(), &options, scene.retention) {
         Ok(opened) => opened,
         Err(error) => return ended(&error),
     };
+    let view = turn.view();
     let trouble = scene.full || scene.armed.is_some() || scene.disk.is_stopped();
     let found = recovery.problems.is_empty() && (trouble || recovery.degraded.is_empty());
     claim(found, || format!("recovery: {:?} {:?}", recovery.problems, recovery.degraded))?;
     // It costs as much as a start, so not every one.
     if scene.random.chance(300) {
-        history::verified(scene.disk, scene.computer.boot(), ledger.head().seq)?;
+        history::verified(scene.disk, scene.computer.boot(), view.head().seq)?;
     }
     if let Some(tail) = &recovery.tail {
         scene.trace.mark(format!("tail {:?}", tail.class));
     }
-    let mut turn = match Turn::open_keeping(ledger, &recovery, scene.retention) {
-        Ok(turn) => turn,
-        Err(error) => return ended(&error),
-    };
     turn.plant(bugs.turn);
-    let view = turn.view();
+    if recovery.snapshot.is_some() {
+        scene.trace.mark("began with a snapshot".to_owned());
+        promises::replayed(scene, &view, &options)?;
+    }
     scene.oracle.forget(&view.read(), scene.disk, scene.trace)?;
     promises::recovered(scene, &view)?;
     scene.oracle.published = Some(Arc::clone(&view));

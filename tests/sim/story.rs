@@ -41,6 +41,7 @@ enum Act {
     Fence,
     Crowd,
     Container,
+    Snapshot,
 }
 
 /// A life.
@@ -118,6 +119,7 @@ impl<'a> Story<'a> {
                 (broker.front.replies.len().min(4) * 6, Act::Answer),
                 (broker.front.preparing() * 8, Act::Files),
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
+                (usize::from(broker.has_snapshot()) * 5, Act::Snapshot),
                 (wild(1), Act::Beat),
                 (wild(usize::from(plan.crowd) * 2), Act::Crowd),
                 (wild(2), Act::Echo),
@@ -200,6 +202,7 @@ impl<'a> Story<'a> {
             | Act::Beat
             | Act::Echo
             | Act::Fence
+            | Act::Snapshot
             | Act::Crowd => {
                 self.plan.crowd &= act != Act::Crowd;
                 self.with_broker(act)?;
@@ -225,6 +228,7 @@ impl<'a> Story<'a> {
             armed: self.armed,
             full: self.full,
             retention: self.plan.retention,
+            snapshot_tail_bytes: self.plan.snapshot_tail_bytes,
         };
         Some(step(broker, &mut scene))
     }
@@ -250,6 +254,7 @@ impl<'a> Story<'a> {
                 Act::Beat => broker.beat(scene.computer.now().wall_us),
                 Act::Echo => broker.echo(scene.random),
                 Act::Fence => broker.fence(),
+                Act::Snapshot => broker.snapshot(scene),
                 Act::Crowd => {
                     for _ in 0..CROWD {
                         let number = scene.clients.long_wish(scene.random);
@@ -288,6 +293,7 @@ impl<'a> Story<'a> {
             armed: self.armed,
             full: self.full,
             retention: self.plan.retention,
+            snapshot_tail_bytes: self.plan.snapshot_tail_bytes,
         };
         let faults = self.disk.faults_left();
         match Broker::start(&mut scene, bugs, segment_bytes)? {
@@ -450,7 +456,8 @@ impl<'a> Story<'a> {
         let broker = self.broker.take().ok_or_else(|| Broken("liveness: no broker".to_owned()))?;
         let view = broker.view();
         promises::healed(&self.oracle, &view.read(), &self.clients.intents, &self.computer, &self.disk)?;
-        let segments = self.disk.names(Folder::Ledger).len();
+        let files = self.disk.names(Folder::Ledger);
+        let segments = files.iter().filter(|file| file.ends_with(".jsonl")).count();
         self.trace.mark(if segments > 1 { "several segments" } else { "one segment" }.to_owned());
         history::told(&self.disk, &self.clients.intents, &self.computer, self.plan.retention)?;
         drop(broker);

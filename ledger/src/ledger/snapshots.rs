@@ -9,7 +9,7 @@ use super::Ledger;
 use crate::digest::Position;
 use crate::limits::{SNAPSHOT_BYTES_MAX, SNAPSHOTS_KEPT};
 use crate::record::Record;
-use crate::recovery::past::Footing;
+use crate::recovery::past::{Footing, Past};
 use crate::recovery::repair::create_empty;
 use crate::segment::in_ledger;
 use crate::snapshot::{UNFINISHED, Unusable, frame, read, snapshot_name, snapshots};
@@ -100,6 +100,41 @@ pub(super) fn clear<S: Storage>(storage: &S, dropped: &[DroppedSnapshot]) {
     }
 }
 
+/// A snapshot that is still to be written: all but the caller's state. Whoever has the time writes it, on any thread, while
+/// the ledger goes on. Only one at a time, and not after its ledger was closed.
+#[derive(Debug)]
+pub struct SnapshotDraft {
+    ledger: String,
+    fold: String,
+    past: Past,
+}
+
+impl SnapshotDraft {
+    /// The record that it ends with.
+    pub fn position(&self) -> Position {
+        self.past.heads.last
+    }
+
+    /// Stores it with the caller's state as of [`SnapshotDraft::position`]. The newest two are kept. `storage` is a door of
+    /// its own to the ledger's folders: then an error of its syncs is told to the ledger as well, where it concerns it.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]. None of them is a reason to stop: a snapshot is a cache.
+    pub fn write<S: Storage>(&self, storage: &S, payload: &[u8]) -> Result<(), SnapshotError> {
+        let frame = frame(&self.ledger, &self.fold, &self.past, payload);
+        let bytes = u64::try_from(frame.len() + payload.len()).expect("a length fits 64 bits");
+        if bytes > SNAPSHOT_BYTES_MAX {
+            return Err(SnapshotError::TooLong { bytes });
+        }
+        if let Err(error) = store(storage, &frame, payload, &snapshot_name(self.position().seq)) {
+            let _gone_or_cleared_by_the_next_opening = storage.unlink(in_ledger(UNFINISHED));
+            return Err(error.into());
+        }
+        keep_newest(storage);
+        Ok(())
+    }
+}
+
 impl<S: Storage> Ledger<S> {
     /// Whether [`Ledger::snapshot`] would take one: everything is synced, and enough was written since the last one
     /// ([`Options::snapshot_tail_bytes`](super::Options::snapshot_tail_bytes)).
@@ -110,12 +145,31 @@ impl<S: Storage> Ledger<S> {
         whole && synced && self.behind_snapshot >= self.options.snapshot_tail_bytes
     }
 
+    /// How many bytes of ledger lie behind the newest snapshot that can be used, or behind the last draft of one.
+    pub fn behind_snapshot(&self) -> u64 {
+        self.behind_snapshot
+    }
+
     /// Stores the caller's state as of [`Ledger::head`], so that the next [`Ledger::open_from`] need not read what lies
     /// before it. `fold` is the [`Fold::name`] under which it can be used. The newest two are kept.
     ///
     /// # Errors
     /// [`SnapshotError`]. None of them is a reason to stop: a snapshot is a cache.
     pub fn snapshot(&mut self, payload: &[u8], fold: &str) -> Result<Position, SnapshotError> {
+        let behind = self.behind_snapshot;
+        let draft = self.draft_snapshot(fold)?;
+        let written = draft.write(&self.storage, payload);
+        if written.is_err() {
+            self.behind_snapshot = behind;
+        }
+        written.map(|()| draft.position())
+    }
+
+    /// As [`Ledger::snapshot`], but only drafts it. The next one is due as if it had been written.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Poisoned`], [`SnapshotError::Unsynced`] or [`SnapshotError::NotDue`].
+    pub fn draft_snapshot(&mut self, fold: &str) -> Result<SnapshotDraft, SnapshotError> {
         if self.poisoned {
             return Err(SnapshotError::Poisoned);
         }
@@ -125,37 +179,27 @@ impl<S: Storage> Ledger<S> {
         if !self.snapshot_due() {
             return Err(SnapshotError::NotDue);
         }
-        let frame = frame(&self.id, fold, &self.past, payload);
-        let bytes = u64::try_from(frame.len() + payload.len()).expect("a length fits 64 bits");
-        if bytes > SNAPSHOT_BYTES_MAX {
-            return Err(SnapshotError::TooLong { bytes });
-        }
-        let position = self.head();
-        if let Err(error) = self.store(&frame, payload, &snapshot_name(position.seq)) {
-            let _gone_or_cleared_by_the_next_opening = self.storage.unlink(in_ledger(UNFINISHED));
-            return Err(error.into());
-        }
         self.behind_snapshot = 0;
-        self.keep_newest();
-        Ok(position)
+        Ok(SnapshotDraft { ledger: self.id.clone(), fold: fold.to_owned(), past: self.past.clone() })
     }
+}
 
-    /// Its own sync may fail without harm: no acknowledged byte is in it, and every name of a segment is synced.
-    fn store(&self, frame: &[u8], payload: &[u8], name: &str) -> io::Result<()> {
-        let file = create_empty(&self.storage, in_ledger(UNFINISHED))?;
-        write_all(&self.storage, &file, 0, frame)?;
-        let behind = u64::try_from(frame.len()).expect("a length fits 64 bits");
-        write_all(&self.storage, &file, behind, payload)?;
-        self.storage.sync_data(&file)?;
-        self.storage.rename(Folder::Ledger, UNFINISHED, name)?;
-        self.storage.sync_folder(Folder::Ledger)
-    }
+/// Its own sync may fail without harm: no acknowledged byte is in it. That of the folder may run beside the ledger's own, for
+/// the name of a new segment: the kernel tells an error of it to each descriptor that was open before.
+fn store<S: Storage>(storage: &S, frame: &[u8], payload: &[u8], name: &str) -> io::Result<()> {
+    let file = create_empty(storage, in_ledger(UNFINISHED))?;
+    write_all(storage, &file, 0, frame)?;
+    let behind = u64::try_from(frame.len()).expect("a length fits 64 bits");
+    write_all(storage, &file, behind, payload)?;
+    storage.sync_data(&file)?;
+    storage.rename(Folder::Ledger, UNFINISHED, name)?;
+    storage.sync_folder(Folder::Ledger)
+}
 
-    /// Old snapshots that cannot be listed or removed now are removed with the next one.
-    fn keep_newest(&self) {
-        let old = snapshots(&self.storage).unwrap_or_default();
-        for file in old.into_iter().skip(SNAPSHOTS_KEPT) {
-            let _stays = self.storage.unlink(in_ledger(&file));
-        }
+/// Old snapshots that cannot be listed or removed now are removed with the next one.
+fn keep_newest<S: Storage>(storage: &S) {
+    let old = snapshots(storage).unwrap_or_default();
+    for file in old.into_iter().skip(SNAPSHOTS_KEPT) {
+        let _stays = storage.unlink(in_ledger(&file));
     }
 }

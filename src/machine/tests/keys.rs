@@ -250,3 +250,19 @@ fn what_starts_something_is_refused_before_what_ends_it() {
     check(&world.fresh(spawn(A, None)), "=> refused Capacity");
     world.pass(3, 1);
 }
+
+/// Another form is another version: whoever changes this file changes the version in `broker::snapshot`, too.
+#[test]
+fn the_stored_form_is_this() {
+    let mut world = world();
+    let labels = BTreeMap::from([("job".to_owned(), "7".to_owned())]);
+    let prepared = Some(PreparedSession { id: sid(B), spec: Digest([7; 32]) });
+    world.ask("named", 2, Action::Spawn { prepared, name: Some(Name::parse("web").unwrap()), labels });
+    world.saw(B, 1, Word::Started(run(3)));
+    for number in 0..5 {
+        world.ask(&format!("again-{number}"), 3, stop(A));
+    }
+    world.ask("stop", 3, stop(B));
+    let stored = serde_json::to_string(&world.state.stored()).unwrap();
+    assert_eq!(stored, include_str!("../golden/stored.json").trim_end());
+}

@@ -93,6 +93,9 @@ impl World {
         }
         self.turns.extend((!decision.events.is_empty()).then_some(self.ledger.len()));
         assert_eq!(self.fold(), self.state, "law 1: the view equals the fold of the ledger");
+        let stored = serde_json::to_string(&self.state.stored()).unwrap();
+        let restored = serde_json::from_str::<Stored>(&stored).unwrap().state(self.state.retention);
+        assert_eq!(restored.as_ref(), Some(&self.state), "what was stored comes back equal: {stored}");
         assert_eq!(violations(&self.state), Vec::<String>::new());
         tell(&decision)
     }

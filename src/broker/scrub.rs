@@ -1,0 +1,62 @@
+//! The scrub: a start that begins with a snapshot reads nothing that lies before it, so the whole ledger is verified
+//! afterwards, once, behind everything else. What it finds degrades the broker; nothing is changed and nobody is fenced, because
+//! the state does not rest on it. An outcome that cannot be read back any more is `uncertain`, as ever.
+
+use crate::os::priority;
+use ostler_ledger::{Problem, VerifyOptions, verify_folder};
+use std::path::PathBuf;
+use tokio::sync::watch;
+
+/// What is verified, and what is known to be wrong with it.
+#[derive(Debug)]
+pub struct Scrub {
+    /// The ledger's folder.
+    pub ledger: PathBuf,
+    /// The boot that the machine is in.
+    pub boot: String,
+    /// What the recovery found.
+    pub known: Vec<Problem>,
+}
+
+impl Scrub {
+    /// Verifies on a thread of its own, which ends with the process at the latest; tells what is wrong.
+    pub fn begin(self, found: watch::Sender<Vec<String>>) {
+        let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
+            if let Err(error) = priority::lower() {
+                tracing::debug!(%error, "the scrub keeps its priority");
+            }
+            found.send_replace(self.look());
+        });
+        if let Err(error) = thread {
+            tracing::warn!(%error, "what lies before the snapshot is not verified");
+        }
+    }
+
+    fn look(&self) -> Vec<String> {
+        let options = VerifyOptions { boot: Some(self.boot.clone()), since: None };
+        let report = match verify_folder(&self.ledger, &options) {
+            Ok(report) => report,
+            Err(error) => {
+                tracing::error!(%error, "what lies before the snapshot cannot be verified");
+                return vec![format!("ledger: what lies before the snapshot cannot be verified: {error}")];
+            }
+        };
+        tracing::info!(records = report.records, problems = report.problems.len(), "the whole ledger was verified");
+        let is_new = |problem: &&Problem| !self.known.iter().any(|known| is_same(known, problem));
+        let told = report.problems.iter().filter(is_new).map(|problem| {
+            tracing::error!(
+                class = problem.class.name(),
+                segment = problem.segment,
+                detail = problem.detail,
+                "ledger problem before the snapshot"
+            );
+            let Problem { segment, offset, detail, .. } = problem;
+            format!("ledger: {} in {segment} at {offset}: {detail}", problem.class.name())
+        });
+        told.collect()
+    }
+}
+
+fn is_same(one: &Problem, other: &Problem) -> bool {
+    (one.class, &one.segment, one.offset, one.seq) == (other.class, &other.segment, other.offset, other.seq)
+}

@@ -1,0 +1,54 @@
+//! Snapshots of the state: their stored form, and one on its way to the disk.
+//!
+//! A snapshot is a cache (law 1): a start that cannot use one replays the history and comes to the same. The form is JSON text
+//! under a name with a version; under another name it is not read. So a broker of another version replays once.
+
+use crate::machine::limits::Retention;
+use crate::machine::{SessionId, State, Stored};
+use ostler_ledger::{SnapshotDraft, SnapshotError, Storage};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Name and version of the fold: the number changes with the stored form, the rest with what records may mean.
+pub const FOLD: &str = concat!("ostler-state-1/", env!("CARGO_PKG_VERSION"));
+
+/// The payload.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Payload {
+    /// Sessions whose records are damaged or missing.
+    doubtful: BTreeSet<SessionId>,
+    state: Stored,
+}
+
+/// The state as of a durable turn, to be written by whoever has the time.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(super) draft: SnapshotDraft,
+    pub(super) state: State,
+    pub(super) doubtful: BTreeSet<SessionId>,
+}
+
+impl Snapshot {
+    /// Writes it through a door of its own to the ledger's folders. Returns how many bytes it has.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]: the snapshots of before stay.
+    pub fn write<S: Storage>(self, storage: &S) -> Result<u64, SnapshotError> {
+        let payload = encode(&self.state, self.doubtful);
+        self.draft.write(storage, &payload)?;
+        Ok(u64::try_from(payload.len()).unwrap_or(u64::MAX))
+    }
+}
+
+pub(super) fn encode(state: &State, doubtful: BTreeSet<SessionId>) -> Vec<u8> {
+    let payload = Payload { doubtful, state: state.stored() };
+    serde_json::to_vec(&payload).expect("a state has string keys and no floats")
+}
+
+/// The state and the doubtful sessions that were encoded.
+pub(super) fn decode(payload: &[u8], retention: Retention) -> Result<(State, BTreeSet<SessionId>), String> {
+    let Payload { doubtful, state } = serde_json::from_slice(payload).map_err(|error| error.to_string())?;
+    let state = state.state(retention).ok_or("other limits of what is kept held when it was taken")?;
+    Ok((state, doubtful))
+}

@@ -1,0 +1,112 @@
+//! The state in the form in which a snapshot stores it. It holds what cannot be told from the rest and nothing else, so that
+//! no two parts of it can differ: names, ages, deadlines, keys and counts are made anew.
+//!
+//! Promise: what was stored comes back equal. Whoever changes the form or the meaning of a member, here or in any type that
+//! stands in here, changes the version that the snapshot carries (`broker::snapshot`); a golden file notices.
+
+use super::footprint::Footprint;
+use super::id::{Malformed, SessionId, nibble};
+use super::limits::Retention;
+use super::operation::{Operation, Outcome};
+use super::past::Past;
+use super::session::Session;
+use super::state::State;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A state between two turns.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stored {
+    boot: String,
+    generation: u64,
+    operations: Vec<Arc<Operation>>,
+    past: Past,
+    recent_from: u64,
+    removals: BTreeMap<SessionId, u32>,
+    retention: Retention,
+    sessions: Vec<Arc<Session>>,
+    settled: u64,
+}
+
+impl State {
+    /// What has to be stored of it, after the end of a turn.
+    pub fn stored(&self) -> Stored {
+        Stored {
+            boot: self.boot.clone(),
+            generation: self.generation,
+            operations: self.operations.values().map(Arc::clone).collect(),
+            past: (*self.past).clone(),
+            recent_from: self.recent_from,
+            removals: self.removals.iter().map(|(id, episode)| (id.clone(), *episode)).collect(),
+            retention: self.retention,
+            sessions: self.sessions.values().map(Arc::clone).collect(),
+            settled: self.settled,
+        }
+    }
+}
+
+impl Stored {
+    /// The state that was stored; none if it kept more or less than is to be kept now.
+    pub fn state(self, retention: Retention) -> Option<State> {
+        if self.retention != retention {
+            return None;
+        }
+        let mut state = State::keeping(retention);
+        (state.boot, state.generation, state.settled) = (self.boot, self.generation, self.settled);
+        for session in self.sessions {
+            let id = session.id.clone();
+            state.live += usize::from(session.status.is_live());
+            state.ages.insert(session.created_seq, id.clone());
+            if let Some(name) = &session.name {
+                state.names.insert(name.clone(), id.clone());
+            }
+            if let Some(due_us) = session.due_boot_us {
+                state.deadlines.insert((due_us, id.clone()), session.episode);
+            }
+            state.sessions.insert(id, session);
+        }
+        self.removals.into_iter().for_each(|(id, episode)| state.removals.insert(id, episode));
+        state.recent_from = self.recent_from;
+        for operation in self.operations {
+            let id = operation.id;
+            state.recent += usize::from(id.0 >= state.recent_from);
+            if operation.state != Outcome::Aborted {
+                state.free_form += usize::from(operation.is_free_form());
+                state.keys.insert((operation.scope.clone(), operation.key.clone()), id);
+            }
+            state.operations.insert(id, operation);
+        }
+        let is_known = |row: &Footprint| row.tie().is_none_or(|session| state.ages.get(&session).is_some());
+        state.free_form += self.past.iter().filter(|row| row.is_counted() && is_known(row)).count();
+        state.past = Arc::new(self.past);
+        Some(state)
+    }
+}
+
+/// Footprints as text: the hex digits of their bytes, one after the other.
+pub(super) fn text_of(rows: &[Footprint]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let bytes = rows.iter().flat_map(|row| row.to_bytes());
+    let digits = bytes.flat_map(|byte| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
+    let mut text = String::with_capacity(rows.len() * Footprint::BYTES * 2);
+    text.extend(digits);
+    text
+}
+
+/// What [`text_of`] was made of: sorted, because rows are searched by halving.
+pub(super) fn rows_of(text: &str) -> Result<Arc<[Footprint]>, Malformed> {
+    const RULE: Malformed = Malformed("must be sorted footprints in hex");
+    let mut rows = Vec::with_capacity(text.len() / Footprint::BYTES / 2);
+    let mut row_digits = text.as_bytes().chunks_exact(Footprint::BYTES * 2);
+    for digits in &mut row_digits {
+        let mut bytes = [0; Footprint::BYTES];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let [high, low] = pair else { return Err(RULE) };
+            *byte = nibble(*high).ok_or(RULE)? << 4 | nibble(*low).ok_or(RULE)?;
+        }
+        rows.push(Footprint::from_bytes(bytes));
+    }
+    if row_digits.remainder().is_empty() && rows.is_sorted() { Ok(rows.into()) } else { Err(RULE) }
+}
