@@ -25,6 +25,7 @@ class Finding:
         self.kind, self.segment, self.offset, self.detail, self.seq = kind, segment, offset, detail, seq
         self.missing, self.sessions, self.explained = 0, set(), 0
         self.lost_bytes, self.piece = 0, False  # bytes of lines that are no records; whether it is nothing but a piece
+        self.precious = False  # a lost record may stand in it
         self.fresh = True  # it has one reason so far
 
     def worsen(self, kind, detail):
@@ -44,21 +45,22 @@ class File:
         self.found, self.end = lines
         self.following = following  # the first line of the next file, or None
         self.number = None  # once its `segment` record is taken as its first line
-        self.by_prev = None
+        self.by_seq = None
 
     def next(self, at):
         """(record or None) of the line behind `at`, the first of the next file included; None if there is none."""
         return self.found[at + 1][2:3] if at + 1 < len(self.found) else self.following
 
-    def goes_on(self, at, seq, digest):
-        """Whether a line behind `at` follows from this record."""
-        if self.by_prev is None:
-            self.by_prev = {}
-            for place, (_start, _end, record, _whole) in enumerate(self.found):
-                if record:
-                    self.by_prev[(record.seq, record.prev)] = place
+    def goes_on(self, at, seq, follows):
+        """Whether a line behind `at` with this seq follows."""
+        if self.by_seq is None:
+            self.by_seq = {}
+            for place, line in enumerate(self.found):
+                if line[2]:
+                    self.by_seq.setdefault(line[2].seq, []).append((place, line[2]))
+        behind = [record for place, record in self.by_seq.get(seq, ()) if place > at]
         first = self.following and self.following[0]
-        return self.by_prev.get((seq + 1, digest), -1) > at or bool(first and (first.seq, first.prev) == (seq + 1, digest))
+        return any(map(follows, behind)) or bool(first and follows(first))
 
 
 class Segment:
@@ -99,12 +101,12 @@ class Walk:
         if file.found and file.own > 1 and self.seq == 0 and not self.region:
             self.begins_late(file)
         for before in self.files[-1:]:
-            before.found = before.by_prev = None  # its lines are done with
+            before.found = before.by_seq = None  # its lines are done with
         self.files.append(file)
         if file.found and file.own > self.seq + 1 + self.room() and not (self.region and self.region.kind != "damage"):
             self.note_missing(file, 0, "loss", "no file holds the records before")
         if self.is_foreign(file):
-            self.note(file, 0, "chain_broken", "a segment of another ledger stands here")
+            self.note(file, 0, "chain_broken", "a segment of another ledger stands here").precious = True
         else:
             for at, (start, end, record, whole) in enumerate(file.found):
                 if record is None or not whole:
@@ -145,7 +147,7 @@ class Walk:
         missing, room = record.seq - self.seq - 1, self.room()
         if 0 < missing <= room:
             return True
-        if not room and self.digest is not None and file.goes_on(at, self.seq, self.digest):
+        if not room and file.goes_on(at, self.seq + 1, self.follows):
             return False
         behind = file.next(at)
         if behind is None:
@@ -173,6 +175,8 @@ class Walk:
     def stray(self, file, start, record):
         self.note(file, start, "chain_broken", "a record stands here that does not follow")
         self.durable = max(self.durable, min(record.dur, self.seq))
+        missed = any(hole.seq <= record.seq < hole.seq + hole.missing for hole in self.holes)
+        self.region.precious |= missed or record.dur > self.seq
         if record.sid in self.open:
             self.region.sessions.add(record.sid)
 
@@ -389,7 +393,8 @@ class Walk:
         segment, offset, size = pieces[0]
         explained = {"damage"} if self.other_boot() else set()
         no_begin = self.beginning is not None and self.records == 0
-        if len(pieces) > 1 or size > TAIL_BYTES_MAX or no_begin:
+        precious = any(finding.precious for finding in findings)
+        if len(pieces) > 1 or size > TAIL_BYTES_MAX or no_begin or precious:
             kind, detail = "chain_broken", "no whole turn, and more than a crash leaves"
         elif all(finding.piece or finding.kind in explained for finding in findings):
             kind, detail = "torn_tail", "no whole turn"

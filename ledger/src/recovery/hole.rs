@@ -37,6 +37,9 @@ pub(crate) struct Hole {
     pub(crate) sessions: BTreeSet<String>,
     /// Sessions that could be.
     pub(crate) suspects: BTreeSet<String>,
+    /// A sound line in it may be a record that is missing, or says that such a one was synced; or all of it is a file of
+    /// another ledger. No crash leaves that, so as a tail it is not cut.
+    pub(crate) precious: bool,
     /// How many of the missing records a jump in some `sn` accounts for.
     explained: u64,
 }
@@ -53,6 +56,7 @@ impl Hole {
             detail,
             sessions: BTreeSet::new(),
             suspects: BTreeSet::new(),
+            precious: false,
             explained: 0,
         }
     }

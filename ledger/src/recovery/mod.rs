@@ -262,7 +262,8 @@ fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot)
     let offset = if index == settled.segment { settled.offset } else { 0 };
     // Nothing can be written behind a beginning that is lost.
     let alone = segment.content - offset == bytes && (walk.records > 0 || walk.holes.is_empty());
-    let extent = if alone && bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
+    let precious = unsynced.iter().any(|hole| hole.precious);
+    let extent = if alone && !precious && bytes <= TAIL_BYTES_MAX { Extent::WithinBatch } else { Extent::Beyond };
     let detail = worst.map_or_else(|| "records without the end of their turn".to_owned(), |hole| hole.detail.clone());
     let class = classify(Zone::Tail, shape, boot, extent);
     Some(TailReport { class, segment: segment.file(), offset, bytes, detail })

@@ -1,6 +1,7 @@
 //! The ledger's tests, one binary. Simulated storage unless a test says otherwise.
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod alterations;
 mod basics;
 mod crashes;
 mod damage;
@@ -13,6 +14,8 @@ mod judging;
 mod kills;
 mod lookup;
 mod onward;
+mod openings;
+mod oracle;
 mod port;
 mod proofs;
 mod readers;
