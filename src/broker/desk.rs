@@ -165,6 +165,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// # Errors
     /// [`Ended::Fenced`]: nothing may leave.
     pub fn begin(&mut self, now: Time) -> Result<(), Ended> {
+        self.turn.serve();
         let owed = self.turn.outstanding().into_iter();
         let owed = owed.map(|effect| (effect.session().clone(), Some(effect))).collect();
         self.release(owed)?;
@@ -181,7 +182,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
-        let mut failure = None;
+        let (mut failure, mut lost) = (None, false);
         let world = &mut self.world;
         let head_seq = self.view.head().seq;
         self.turn.run(
@@ -191,13 +192,18 @@ impl<S: Storage, W: World> Desk<S, W> {
                 Release::Answer(ticket, told) => world.tell(ticket, told),
                 Release::Owed(session, effect) => owed.push((session, effect)),
             },
-            &mut |error| failure = Some(error.to_string()),
+            &mut |failed| {
+                lost |= failed.words;
+                failure = Some(failed.error.to_string());
+            },
         )?;
-        if failure.is_some() {
+        if lost {
             self.unwritten = words;
             self.answered.clone_from(&answered);
         } else {
             answered.iter().for_each(|session| self.outbox.written(session));
+        }
+        if failure.is_none() {
             // Whoever waited for the beat may have given up.
             beats.into_iter().for_each(|done| {
                 let _ = done.send(());
@@ -205,6 +211,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         }
         // A turn without records says nothing of the disk.
         if failure.is_some() || self.view.head().seq != head_seq {
+            let failure = failure.or_else(|| self.turn.short());
             self.degraded.send_if_modified(|known| {
                 let changed = *known != failure;
                 known.clone_from(&failure);

@@ -51,6 +51,8 @@ pub mod refused;
 pub mod render;
 /// The broker's end of the report pipe.
 pub mod report;
+/// Room that is kept on the disk.
+mod reserve;
 /// Where each method goes.
 pub mod route;
 /// The broker's life after its beat.

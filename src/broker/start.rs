@@ -268,7 +268,7 @@ pub(super) fn parts(seen: BTreeMap<SessionId, u64>) -> impl Iterator<Item = BTre
 fn beat(turn: &mut DiskTurn, seen: BTreeMap<SessionId, u64>) -> Result<(), WireError> {
     let mut refused = None;
     let inputs = parts(seen).map(|seen| (Input::Beat { seen, whole: true }, None)).collect();
-    let beaten = turn.run(now(), inputs, &mut |_| {}, &mut |error| refused = Some(error));
+    let beaten = turn.run(now(), inputs, &mut |_| {}, &mut |failed| refused = Some(failed.error));
     beaten.map_err(|error| WireError::new(ErrorCode::StorageFailed, error.to_string()))?;
     match refused {
         None => Ok(()),

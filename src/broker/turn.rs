@@ -12,6 +12,7 @@ use super::codec::{self, session_of, touched};
 use super::fold::{self, FoldError, Folded};
 #[cfg(feature = "testing")]
 pub use super::planted::Planted;
+use super::reserve::Need;
 use super::snapshot::{FOLD, Snapshot};
 use super::view::{Head, View};
 use crate::machine::limits::Retention;
@@ -102,27 +103,45 @@ impl From<Fatal> for BeginError {
 /// The single writer.
 #[derive(Debug)]
 pub struct Turn<S: Storage, T> {
-    ledger: Ledger<S>,
-    state: State,
-    view: Arc<View>,
+    pub(super) ledger: Ledger<S>,
+    pub(super) state: State,
+    pub(super) view: Arc<View>,
     waiting: HashMap<OperationId, Vec<(T, bool)>>,
     conflicts: Vec<Event>,
     /// Sessions whose records are damaged: fenced when the generation begins.
     doubtful: BTreeSet<SessionId>,
+    /// The start is over.
+    pub(super) serving: bool,
+    /// Why what was begun may not all be brought to its end on this disk, if so.
+    pub(super) short: Option<String>,
     /// The length of the last snapshot.
     snapshot_bytes: u64,
     #[cfg(feature = "testing")]
     planted: Planted,
 }
 
+/// A write that changed nothing.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: AppendError,
+    /// Whether words of the world were in it, which must not be lost.
+    pub words: bool,
+}
+
+/// An input, whose it is, and what is to be answered.
+pub(super) type Asked<T> = (Input, Option<T>, Answer);
+
 /// What one append will hold, and whom it concerns.
-struct Batch<T> {
+pub(super) struct Batch<T> {
     entries: Vec<Entry>,
     events: Vec<Event>,
     bytes: usize,
-    tickets: Vec<(T, Answer)>,
-    gone: HashMap<SessionId, Arc<Session>>,
-    first_seq: u64,
+    /// What was asked, by whom, and what is to be answered.
+    pub(super) inputs: Vec<(Input, Option<T>, Answer)>,
+    pub(super) need: Need,
+    pub(super) gone: HashMap<SessionId, Arc<Session>>,
+    pub(super) first_seq: u64,
 }
 
 impl<S: Storage, T> Turn<S, T> {
@@ -140,17 +159,20 @@ impl<S: Storage, T> Turn<S, T> {
         let Folded { mut state, doubtful, snapshot_bytes } = folded;
         let view = Arc::new(View::default());
         view.publish(&mut state, head_of(&ledger));
-        let turn = Self {
+        let mut turn = Self {
             ledger,
             state,
             view,
             waiting: HashMap::new(),
             conflicts: Vec::new(),
             doubtful,
+            serving: false,
+            short: None,
             snapshot_bytes,
             #[cfg(feature = "testing")]
             planted: Planted::default(),
         };
+        turn.keep_room();
         Ok((turn, recovery))
     }
 
@@ -210,7 +232,7 @@ impl<S: Storage, T> Turn<S, T> {
     pub fn begin(&mut self, now: Time, recovery: &Recovery, generation: Generation) -> Result<(), BeginError> {
         let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: generation.number };
         for owed in turns_of(&recovery.owed) {
-            self.ledger.append(owed, &stamp)?;
+            self.ledger.append_keeping(owed, &stamp, Need::Ends.leaves(&self.state))?;
             self.ledger.sync()?;
         }
         let fences = self.doubtful.iter().cloned().filter_map(|session| {
@@ -221,8 +243,8 @@ impl<S: Storage, T> Turn<S, T> {
         let mut inputs = vec![(Input::Generation(generation), None)];
         inputs.extend(fences);
         let mut refused = None;
-        self.run(now, inputs, &mut |_| {}, &mut |error| refused = Some(error))?;
-        refused.map_or(Ok(()), |error| Err(error.into()))
+        self.run(now, inputs, &mut |_| {}, &mut |failed| refused = Some(failed))?;
+        refused.map_or(Ok(()), |failed: Failed| Err(failed.error.into()))
     }
 
     /// Everything owed now, for the start of a generation.
@@ -234,7 +256,8 @@ impl<S: Storage, T> Turn<S, T> {
         outstanding(&self.state).into_iter().map(|effect| self.unasked(effect)).collect()
     }
 
-    /// One turn. `release` gets what may leave, in order; `failed` learns of a write that changed nothing.
+    /// One turn. `release` gets what may leave, in order; `failed` learns of a write that changed nothing. On a full disk what
+    /// ends something is written without what begins something.
     ///
     /// # Errors
     /// [`Fatal`]: nothing may leave any more and the process must end.
@@ -243,7 +266,7 @@ impl<S: Storage, T> Turn<S, T> {
         now: Time,
         inputs: Vec<(Input, Option<T>)>,
         release: &mut dyn FnMut(Release<T>),
-        failed: &mut dyn FnMut(AppendError),
+        failed: &mut dyn FnMut(Failed),
     ) -> Result<(), Fatal> {
         let mut batch = self.batch();
         for (input, ticket) in inputs {
@@ -255,11 +278,10 @@ impl<S: Storage, T> Turn<S, T> {
                 self.conflicts.extend(events);
                 self.conflicts.truncate(CONFLICTS_KEPT);
             } else {
+                batch.need = batch.need.max(Need::of(&input, self.serving));
                 self.work(&mut batch, events, now);
             }
-            if let Some(ticket) = ticket {
-                batch.tickets.push((ticket, answer));
-            }
+            batch.inputs.push((input, ticket, answer));
             if batch.bytes > BATCH_BYTES {
                 let full = std::mem::replace(&mut batch, self.batch());
                 self.commit(now, full, release, failed)?;
@@ -274,7 +296,8 @@ impl<S: Storage, T> Turn<S, T> {
             entries: Vec::new(),
             events: Vec::new(),
             bytes: 0,
-            tickets: Vec::new(),
+            inputs: Vec::new(),
+            need: Need::default(),
             gone: HashMap::new(),
             first_seq: self.ledger.next_seq(),
         }
@@ -315,10 +338,10 @@ impl<S: Storage, T> Turn<S, T> {
         now: Time,
         mut batch: Batch<T>,
         release: &mut dyn FnMut(Release<T>),
-        failed: &mut dyn FnMut(AppendError),
+        failed: &mut dyn FnMut(Failed),
     ) -> Result<(), Fatal> {
         if batch.events.is_empty() {
-            let told = self.answers(std::mem::take(&mut batch.tickets), &batch);
+            let told = self.answers(std::mem::take(&mut batch.inputs), &batch);
             told.into_iter().for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
             return Ok(());
         }
@@ -331,30 +354,10 @@ impl<S: Storage, T> Turn<S, T> {
             self.let_out(told, &batch, release);
         }
         let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: self.state.generation };
-        let positions = match self.ledger.append(&batch.entries, &stamp) {
+        let keep = batch.need.leaves(&self.state);
+        let positions = match self.ledger.append_keeping(&batch.entries, &stamp, keep) {
             Ok(positions) => positions,
-            Err(error) => {
-                self.view.undo(&mut self.state);
-                let told =
-                    Told::Storage { full: matches!(error, AppendError::StorageFull(_)), message: error.to_string() };
-                failed(error);
-                // What needs no disk is answered: a refusal binds nothing, and what an earlier turn recorded still holds.
-                let undone = |answer: &Answer| match answer {
-                    Answer::Operation { id, .. } => self.state.operations.get(id).is_none(),
-                    Answer::Nothing
-                    | Answer::Refused(_)
-                    | Answer::Prepare { .. }
-                    | Answer::Recall(_)
-                    | Answer::Recalled(_) => false,
-                };
-                let tickets = std::mem::take(&mut batch.tickets);
-                let (lost, kept): (Vec<_>, Vec<_>) = tickets.into_iter().partition(|(_, answer)| undone(answer));
-                let lost: Vec<_> = lost.into_iter().map(|(ticket, _)| (ticket, told.clone())).collect();
-                batch.gone.clear();
-                let kept = self.answers(kept, &batch);
-                lost.into_iter().chain(kept).for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
-                return Ok(());
-            }
+            Err(error) => return self.undone(now, batch, error, release, failed),
         };
         self.ledger.sync()?;
         for ((seq, event), position) in (batch.first_seq..).zip(&batch.events).zip(&positions) {
@@ -366,12 +369,13 @@ impl<S: Storage, T> Turn<S, T> {
         self.state.close(now);
         self.view.publish(&mut self.state, head_of(&self.ledger));
         self.let_out(told, &batch, release);
+        self.keep_room();
         Ok(())
     }
 
     /// What this batch tells: to its own callers, and to those whose operation it settled.
     fn told(&mut self, batch: &mut Batch<T>) -> Vec<(T, Told)> {
-        let mut told = self.answers(std::mem::take(&mut batch.tickets), batch);
+        let mut told = self.answers(std::mem::take(&mut batch.inputs), batch);
         for event in &batch.events {
             let id = match event {
                 Event::Finish { op, .. } => *op,
@@ -394,9 +398,10 @@ impl<S: Storage, T> Turn<S, T> {
     }
 
     /// What can be answered at once; the rest waits for its operation.
-    fn answers(&mut self, tickets: Vec<(T, Answer)>, batch: &Batch<T>) -> Vec<(T, Told)> {
+    pub(super) fn answers(&mut self, inputs: Vec<Asked<T>>, batch: &Batch<T>) -> Vec<(T, Told)> {
         let mut told = Vec::new();
-        for (ticket, answer) in tickets {
+        for (_, ticket, answer) in inputs {
+            let Some(ticket) = ticket else { continue };
             let answer = match answer {
                 Answer::Nothing => continue,
                 Answer::Refused(refusal) => Told::Refused(refusal),

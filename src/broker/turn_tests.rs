@@ -228,3 +228,74 @@ fn the_next_snapshot_is_due_when_a_share_of_the_last_lies_behind_it() {
     }
     panic!("none is due");
 }
+
+/// Resumes of a live session, which do nothing: until the disk takes no more of what begins something.
+fn until_full(turn: &mut Sut) {
+    for number in 0..10_000 {
+        let resume = Action::Resume { target: Ok(session("a")), prepared: None };
+        let left = run(turn, vec![(request(&format!("resume-{number}"), 2, resume), Some("resume"))]).unwrap();
+        if left[0] == "resume: storage, full true" {
+            return;
+        }
+    }
+    panic!("it is never full");
+}
+
+#[test]
+fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refused() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    turn.serve();
+    run(&mut turn, vec![(request("k", 1, spawn("a")), None)]).unwrap();
+    run(&mut turn, vec![(started("a"), None)]).unwrap();
+    disk.set_capacity(Some(disk.used()));
+    until_full(&mut turn);
+    // One turn, and each gets what it can.
+    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000 };
+    let both = vec![(request("b", 3, spawn("b")), Some("spawn")), (request("s", 4, stop.clone()), Some("stop"))];
+    assert_eq!(run(&mut turn, both).unwrap(), ["spawn: storage, full true", "aaaaaaaaaaaa owes true"]);
+    let exited = Word::Exited { run: None, exit: Exit::Code(0), at_us: 5, survivors: Vec::new() };
+    let exited = Input::Observation(Observation { session: session("a"), episode: 1, word: exited });
+    let left = run(&mut turn, vec![(request("b", 3, spawn("b")), Some("spawn")), (exited, None)]).unwrap();
+    assert_eq!((left[0].as_str(), &left[1][..8]), ("spawn: storage, full true", "stop: op"), "{left:?}");
+    let again = run(&mut turn, vec![(request("s", 4, stop), Some("again"))]).unwrap();
+    assert!(again[0].starts_with("again: op-") && again[0].ends_with(" true"), "{again:?}");
+    let delete = Action::Delete { target: Ok(session("a")), stop: false, grace_ms: 0 };
+    assert_eq!(run(&mut turn, vec![(request("d", 5, delete), Some("delete"))]).unwrap(), ["aaaaaaaaaaaa owes true"]);
+    let removed = Observation { session: session("a"), episode: 1, word: Word::Removed };
+    let left = run(&mut turn, vec![(Input::Observation(removed), None)]).unwrap();
+    assert!(left[0].starts_with("delete: op-"), "{left:?}");
+    // A broker that starts now can go on, and one that has room again takes everything.
+    let before = turn.view();
+    drop(turn);
+    let mut turn = open(&disk);
+    assert_eq!(turn.view().read().sessions, before.read().sessions);
+    turn.serve();
+    disk.set_capacity(None);
+    assert_eq!(run(&mut turn, vec![(request("b", 3, spawn("b")), Some("spawn"))]).unwrap(), ["bbbbbbbbbbbb owes true"]);
+    assert_eq!(turn.short(), None);
+}
+
+#[test]
+fn beats_are_refused_on_a_full_disk_and_the_lack_is_told_until_there_is_room() {
+    let disk = SimulatedDisk::new();
+    let mut turn = open(&disk);
+    turn.serve();
+    run(&mut turn, vec![(request("k", 1, spawn("a")), None)]).unwrap();
+    run(&mut turn, vec![(started("a"), None)]).unwrap();
+    disk.set_capacity(Some(disk.used()));
+    until_full(&mut turn);
+    let beat = || (Input::Beat { seen: BTreeMap::new(), whole: true }, None);
+    // A beat is shorter than a resume, so a few may still fit.
+    let mut refused = Vec::new();
+    for _ in 0..10 {
+        turn.run(now(), vec![beat()], &mut |_| {}, &mut |failed| refused.push(failed.words)).unwrap();
+    }
+    assert_eq!(refused.last(), Some(&false), "it is refused, and no word of the world was lost");
+    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000 };
+    run(&mut turn, vec![(request("s", 4, stop), None)]).unwrap();
+    assert!(turn.short().is_some(), "what was written came from the reserve");
+    disk.set_capacity(None);
+    turn.run(now(), vec![beat()], &mut |_| {}, &mut |failed| panic!("{failed:?}")).unwrap();
+    assert_eq!(turn.short(), None);
+}

@@ -44,6 +44,7 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
                 return Err(Illegal("a key binds one operation"));
             }
             state.free_form += usize::from(operation.is_free_form());
+            state.open += 1;
             state.keys.insert((operation.scope.clone(), key.clone()), *op);
             state.operations.insert(*op, Arc::new(operation));
             accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)?;
@@ -154,6 +155,9 @@ fn settle(
     let operation = Arc::make_mut(operation);
     let was = operation.state;
     operation.settle(outcome, seq, gained, failure)?;
+    if was == Outcome::Accepted {
+        state.open -= 1;
+    }
     match outcome {
         Outcome::Aborted => {
             let key = (operation.scope.clone(), operation.key.clone());

@@ -51,6 +51,7 @@ pub fn violations(state: &State) -> Vec<String> {
         claim(bound, format!("key {key} leads to {id}, which is not bound by it"));
     }
     let waiting: Vec<_> = open_operations(state).map(|(id, _)| id).collect();
+    claim(state.open == waiting.len(), format!("{} open operations are counted, {} wait", state.open, waiting.len()));
     let unique: BTreeSet<_> = waiting.iter().copied().collect();
     claim(waiting.len() == unique.len(), "an operation waits twice".to_owned());
     for (id, operation) in state.operations.iter() {

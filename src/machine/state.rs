@@ -18,6 +18,8 @@ pub struct State {
     pub boot: String,
     /// How many sessions may have a process.
     pub live: usize,
+    /// How many operations are accepted and not settled.
+    pub open: usize,
     /// Sessions that are not tombstones.
     pub sessions: Table<SessionId, Arc<Session>>,
     /// Names in use.
@@ -58,7 +60,7 @@ impl State {
     pub fn publish(&mut self, view: &mut Self) {
         view.generation = self.generation;
         view.boot.clone_from(&self.boot);
-        view.live = self.live;
+        (view.live, view.open) = (self.live, self.open);
         self.sessions.publish(&mut view.sessions);
         self.names.publish(&mut view.names);
         self.ages.publish(&mut view.ages);
@@ -75,7 +77,7 @@ impl State {
     pub fn revert(&mut self, view: &Self) {
         self.generation = view.generation;
         self.boot.clone_from(&view.boot);
-        self.live = view.live;
+        (self.live, self.open) = (view.live, view.open);
         self.sessions.revert(&view.sessions);
         self.names.revert(&view.names);
         self.ages.revert(&view.ages);

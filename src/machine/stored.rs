@@ -71,6 +71,7 @@ impl Stored {
         state.recent_from = self.recent_from;
         for operation in self.operations {
             let id = operation.id;
+            state.open += usize::from(operation.state == Outcome::Accepted);
             state.recent += usize::from(id.0 >= state.recent_from);
             if operation.state != Outcome::Aborted {
                 state.free_form += usize::from(operation.is_free_form());
@@ -88,10 +89,13 @@ impl Stored {
 /// Footprints as text: the hex digits of their bytes, one after the other.
 pub(super) fn text_of(rows: &[Footprint]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let bytes = rows.iter().flat_map(|row| row.to_bytes());
-    let digits = bytes.flat_map(|byte| [byte >> 4, byte & 15].map(|digit| char::from(DIGITS[usize::from(digit)])));
     let mut text = String::with_capacity(rows.len() * Footprint::BYTES * 2);
-    text.extend(digits);
+    for row in rows {
+        for byte in row.to_bytes() {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+    }
     text
 }
 

@@ -3,6 +3,7 @@
 
 use super::refused::refused;
 use super::text;
+use super::wire::Wire;
 use crate::support::{DiskRoot, FIXTURE, Process, Root, SOON, wait_until};
 use serde_json::{Value, json};
 use std::fs;
@@ -111,6 +112,48 @@ fn a_full_disk_at_any_write_loses_nothing() {
     assert_eq!(root.json(["status"])["broker"], broker, "it is still the same broker");
 }
 
+/// Asks until the ledger has no room for what this method does; it does nothing, or all of it.
+fn until_full(root: &Root, method: &str, session: &str) {
+    let mut wire = Wire::hello(root);
+    for number in 0..10_000 {
+        let answer = wire.ask(method, json!({"session": session, "key": format!("{method} {number}")}));
+        if answer["error"].is_object() {
+            assert_eq!(answer["error"]["data"]["code"], "storage_full", "{answer}");
+            return;
+        }
+    }
+    panic!("the disk is never full");
+}
+
+/// Space for the end of what was begun is kept ahead.
+#[test]
+fn on_a_full_disk_sessions_end_are_stopped_and_deleted() {
+    let Some(root) = DiskRoot::new(ROOT_KIB) else { return };
+    waiting(&root, "ends", "go");
+    let live = waiting(&root, "live", "never");
+    let process = Process::of_value(&live["pid"]);
+    root.json(["spawn", "--name", "over", "--", "true"]);
+    root.json(["wait", "over"]);
+    root.fill_but(0);
+    until_full(&root, "session.resume", text(&live["id"]));
+    let stop = ["stop", "live", "--key", "stop"];
+    let stopped = root.json(stop);
+    assert_eq!(stopped["session"]["status"], "stopped");
+    assert!(!process.alive());
+    fs::write(root.folder().join("go"), "").unwrap();
+    let ended = root.json(["wait", "ends", "--timeout", "60s"])["session"].clone();
+    assert_eq!(ended["exit"], json!({"code": 7}));
+    assert_eq!(root.json(["delete", "over"])["session"]["status"], "deleted");
+    let again = root.json(stop)["operation"].clone();
+    assert_eq!((&again["id"], &again["replayed"]), (&stopped["operation"]["id"], &json!(true)));
+    assert_eq!(tried(&root, &["spawn", "--name", "new", "--", "true"]), Met::Refused);
+    assert!(!root.json(["status"])["degraded"].as_array().unwrap().is_empty());
+    root.verify_ledger();
+    root.free();
+    wait_until(SOON, "the broker to be well again", || root.json(["status"])["degraded"] == json!([]));
+    root.ostler(["run", "--", "true"]).exits(0);
+}
+
 /// Nobody need write anything for the broker to see that it can again, and nothing but a write shows it.
 #[test]
 fn room_that_is_there_again_is_seen_without_a_request() {
@@ -119,10 +162,7 @@ fn room_that_is_there_again_is_seen_without_a_request() {
     root.json(["wait", text(&ended)]);
     let takes_no_records = || root.json(["status"])["degraded"].to_string().contains("does not take records");
     root.fill_but(0);
-    // The last page of the ledger has room for some records; each of these is done at once, or not at all.
-    let mut stops = (0..100).map(|_| root.ostler(["--json", "stop", text(&ended)]));
-    let full = stops.find(|stop| stop.code() != Some(0)).expect("there is room for a few");
-    assert_eq!(full.exits(9).error_code(), "storage_full");
+    until_full(&root, "session.stop", text(&ended));
     assert!(takes_no_records());
     refused(&root, &["stop", "nobody"], 3, "not_found");
     assert!(takes_no_records(), "what writes nothing heals nothing");

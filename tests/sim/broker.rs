@@ -246,7 +246,9 @@ impl Broker {
         let tickets: Vec<Ticket> = self.front.replies.keys().copied().collect();
         let reply = scene.random.pick(&tickets).and_then(|ticket| self.front.replies.remove_entry(&ticket));
         let Some((ticket, reply)) = reply else { return Ok(()) };
-        arrive(ticket, &reply, scene)
+        arrive(ticket, &reply, scene)?;
+        // It may have been on its way so long that what it tells is forgotten.
+        scene.oracle.forget(&self.view.read(), scene.disk, scene.trace)
     }
 
     /// Takes up the effects that left the desk.

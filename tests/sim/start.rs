@@ -66,7 +66,7 @@ fn begin(scene: &mut Scene<'_>, mut turn: Sut, view: &View, recovery: &Recovery)
     let seen = view.read().sessions.iter().map(|(id, _)| (id.clone(), now.wall_us)).collect();
     let mut refused = None;
     let beat = vec![(Input::Beat { seen, whole: true }, None)];
-    if let Err(error) = turn.run(now, beat, &mut |_| {}, &mut |error| refused = Some(error)) {
+    if let Err(error) = turn.run(now, beat, &mut |_| {}, &mut |failed| refused = Some(failed.error)) {
         return ended(&error);
     }
     match refused {
