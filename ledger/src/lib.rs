@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(missing_docs))]
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
+mod accept;
 mod canonical;
 mod chain;
 mod digest;
@@ -30,6 +31,7 @@ pub mod storage;
 pub mod strict;
 mod verify;
 
+pub use accept::{Finding, accepted};
 pub use canonical::ValueFault;
 pub use digest::{Digest, NotAPosition, Position};
 pub use entry::{Entry, EntryFault, Stamp, turns_of};

@@ -39,8 +39,10 @@ pub struct VerifyReport {
     pub records: u64,
     /// The last of them.
     pub head: Position,
-    /// Everything that is wrong.
+    /// Everything that is wrong, and no operator has accepted.
     pub problems: Vec<Problem>,
+    /// What an operator has accepted.
+    pub accepted: Vec<Problem>,
     /// What lies behind the head and is no whole turn: a write in progress, or what a crash left. No problem.
     pub tail: Option<TailReport>,
 }
@@ -136,8 +138,7 @@ fn reading<S: Storage>(
         watch(Watched::Record(Seen(settled)));
     })?;
     let head = found.head;
-    let mut problems = found.problems;
-    let mut tail = found.tail;
+    let (mut problems, mut tail) = (found.problems, found.tail);
     let problem = |tail: &TailReport| tail.class.degrades();
     if let Some(TailReport { class, segment, offset, detail, .. }) = tail.take_if(|tail| problem(tail)) {
         let seq = Some(head.seq + 1);
@@ -146,7 +147,7 @@ fn reading<S: Storage>(
     if let Some(kept) = options.since {
         problems.extend(rollback(kept, head, since, found.segments.last().map(SegmentFile::file)));
     }
-    Ok(VerifyReport { records: found.walk.records, head, problems, tail })
+    Ok(VerifyReport { records: found.walk.records, head, problems, accepted: found.accepted, tail })
 }
 
 /// A head kept elsewhere that the history does not contain.

@@ -2,14 +2,14 @@
 //! mail. A round takes its time as a value and reaches the world through the `World` alone, so that the simulation runs
 //! this very code.
 
-use super::inbox::{Post, TURN_INPUTS};
+use super::inbox::{Post, TURN_INPUTS, Written};
 use super::outbox::Outbox;
 use super::snapshot::Snapshot;
 use super::turn::{Fatal, Release, Told, Turn};
 use super::view::View;
 use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
 use crate::os::clock;
-use ostler_ledger::{SnapshotError, Storage};
+use ostler_ledger::{Entry, SnapshotError, Storage};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -73,6 +73,8 @@ struct Taken<T> {
     inputs: Vec<(Input, Option<T>)>,
     /// Who wants to know when the beats in it are durable.
     beats: Vec<oneshot::Sender<()>>,
+    /// Records of the ledger's own.
+    own: Vec<(Vec<Entry>, Written)>,
     /// Sessions whose effect was answered.
     answered: Vec<SessionId>,
     /// Nothing comes after it.
@@ -178,7 +180,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
     pub fn round(&mut self, now: Time, posts: Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
-        let Taken { inputs, beats, answered, last } = self.take(posts);
+        let Taken { inputs, beats, own, answered, last } = self.take(posts);
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
@@ -209,6 +211,7 @@ impl<S: Storage, W: World> Desk<S, W> {
                 let _ = done.send(());
             });
         }
+        self.record(now, own)?;
         // A turn without records says nothing of the disk.
         if failure.is_some() || self.view.head().seq != head_seq {
             let failure = failure.or_else(|| self.turn.short());
@@ -233,11 +236,20 @@ impl<S: Storage, W: World> Desk<S, W> {
         Ok(last)
     }
 
+    fn record(&mut self, now: Time, own: Vec<(Vec<Entry>, Written)>) -> Result<(), Ended> {
+        for (entries, done) in own {
+            let written = self.turn.record(now, &entries)?;
+            // Whoever waited for it may have given up.
+            drop(done.send(written));
+        }
+        Ok(())
+    }
+
     /// What the mail asks of the turn, after what could not be written before.
     fn take(&mut self, posts: Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
         let kept = std::mem::take(&mut self.unwritten);
         let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
-        let mut beats = Vec::new();
+        let (mut beats, mut own) = (Vec::new(), Vec::new());
         let mut answered = std::mem::take(&mut self.answered);
         let mut last = false;
         for post in posts {
@@ -258,13 +270,14 @@ impl<S: Storage, W: World> Desk<S, W> {
                     inputs.push((Input::Beat { seen, whole: false }, None));
                     beats.extend(done);
                 }
+                Post::Own(entries, done) => own.push((entries, done)),
                 Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
                 Post::Stored(stored) => self.stored(stored),
                 Post::Tick => inputs.push((Input::Tick, None)),
                 Post::Close => last = true,
             }
         }
-        Taken { inputs, beats, answered, last }
+        Taken { inputs, beats, own, answered, last }
     }
 
     fn release(&mut self, owed: Vec<(SessionId, Option<Effect>)>) -> Result<(), Ended> {

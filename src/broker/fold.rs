@@ -108,7 +108,7 @@ impl Folding {
         if let Some(unreadable) = unreadable {
             return Err(unreadable.into());
         }
-        if let Some(illegal) = illegal.filter(|_| recovery.problems.is_empty()) {
+        if let Some(illegal) = illegal.filter(|_| recovery.problems.is_empty() && recovery.accepted.is_empty()) {
             return Err(illegal);
         }
         let named = recovery.damaged_sessions.iter().filter_map(|id| SessionId::parse(id).ok());

@@ -1,6 +1,7 @@
 //! The front: what the connections call. It sorts calls into reads, which go to the view, and changes, which go to the
 //! turn; it knows who may see what. Nothing here holds a lock over an await.
 
+use super::accept::Standing;
 use super::desk::now;
 use super::hosts::Hosts;
 use super::inbox::Inbox;
@@ -22,7 +23,9 @@ use crate::rpc::wire::{
     self, Broker, BrokerStatusParams, BrokerStatusResult, Identity, LedgerHead, Limits, LockState, OwnerRecord, Role,
     RootId, RunState, SessionCounts, ShutdownParams, ShutdownResult, Timestamp, decode, encode,
 };
+use ostler_ledger::Finding;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
@@ -60,10 +63,12 @@ pub struct Front {
     pub cursors: Mutex<Cursors<super::reads::Position>>,
     /// Why the ledger does not take records, while it does not.
     pub degraded: watch::Receiver<Option<String>>,
-    /// What was degraded at the start and stays so.
-    pub standing: Vec<String>,
+    /// What was degraded at the start and stays so until an operator accepts it.
+    pub standing: Vec<Standing>,
     /// What the scrub has found.
-    pub scrubbed: watch::Receiver<Vec<String>>,
+    pub scrubbed: watch::Receiver<Vec<Standing>>,
+    /// What an operator has accepted since the start.
+    pub accepted: Mutex<BTreeSet<Finding>>,
     /// Whether the broker is leaving.
     pub draining: watch::Receiver<bool>,
     /// Where a wish to leave goes.
@@ -131,12 +136,15 @@ impl Service for Door {
             Route::Status => front.status(params),
             Route::Shutdown => front.shutdown(&caller, params),
             Route::Hello | Route::Absent => Err(unknown(method)),
-            Route::Change(_) | Route::Read(_) if *front.draining.borrow() => Err(super::inbox::leaving()),
+            Route::Change(_) | Route::Read(_) | Route::Accept if *front.draining.borrow() => {
+                Err(super::inbox::leaving())
+            }
             Route::Change(change) => {
                 // A task of its own: a caller that goes away leaves its request half asked otherwise.
                 let change = tokio::spawn(front.change(caller, change, method, params));
                 change.await.unwrap_or_else(|_| Err(WireError::new(ErrorCode::Internal, "the request panicked")))
             }
+            Route::Accept => front.accept(&caller, params).await,
             Route::Read(read) => front.read(caller, read, params).await,
         }
     }
@@ -157,8 +165,7 @@ impl Front {
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let sessions = SessionCounts { live: count(state.live), total: count(state.sessions.len()) };
         drop(state);
-        let mut degraded = self.standing.clone();
-        degraded.extend(self.scrubbed.borrow().iter().cloned());
+        let mut degraded = self.standing();
         degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
         degraded.extend(self.short_of_space());
         Ok(encode(&BrokerStatusResult {

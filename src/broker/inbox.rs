@@ -4,7 +4,7 @@
 use super::turn::Told;
 use crate::machine::{Observation, Request, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
-use ostler_ledger::SnapshotError;
+use ostler_ledger::{AppendError, Entry, Position, SnapshotError};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -12,6 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 pub const INBOX: usize = 4_096;
 /// Inputs that one turn takes at the most.
 pub const TURN_INPUTS: usize = 256;
+
+/// Who wants to know how records of the ledger's own were written: the last one's position, durable.
+pub type Written = oneshot::Sender<Result<Position, AppendError>>;
 
 /// One piece of mail for the turn. `T` says where an answer goes.
 #[derive(Debug)]
@@ -29,6 +32,8 @@ pub enum Post<T = oneshot::Sender<Told>> {
     Again(SessionId),
     /// Last-seen times to be checkpointed, and who wants to know when they are durable.
     Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
+    /// Records of the ledger's own, which change nothing in the state, and who wants to know when they are durable.
+    Own(Vec<Entry>, Written),
     /// The ledger did not take the last records: whether it does now. Costs a record if it does.
     Probe,
     /// A snapshot was written, and so many bytes it has, or why it was not.

@@ -2,6 +2,7 @@
 //! The machine decides; this room asks, writes, starts, answers.
 
 /// Parameters become requests.
+pub mod accept;
 pub mod asked;
 /// Mutating calls.
 pub mod changes;

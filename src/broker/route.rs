@@ -11,6 +11,8 @@ pub enum Route {
     Status,
     /// The broker, leaving.
     Shutdown,
+    /// The ledger, about itself.
+    Accept,
     /// The turn.
     Change(Change),
     /// The view.
@@ -61,6 +63,7 @@ pub fn route(method: Method) -> Route {
         Method::SessionWait => Route::Read(Read::Wait),
         Method::SessionRead => Route::Read(Read::Output),
         Method::SessionEndpoint => Route::Read(Read::Endpoint),
+        Method::LedgerAccept => Route::Accept,
         Method::OperationGet => Route::Read(Read::Operation),
         Method::OperationList => Route::Read(Read::Operations),
         Method::SessionFork
@@ -99,7 +102,9 @@ mod tests {
             match route(*method) {
                 Route::Change(_) => assert_eq!(method.class(), Class::Mutates, "{}", method.name()),
                 Route::Read(_) => assert_eq!(method.class(), Class::Reads, "{}", method.name()),
-                Route::Hello | Route::Status | Route::Shutdown => {}
+                Route::Hello | Route::Status | Route::Shutdown | Route::Accept => {
+                    assert_eq!(method.class(), Class::Control, "{}", method.name());
+                }
                 Route::Absent => {}
             }
         }

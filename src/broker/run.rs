@@ -3,6 +3,7 @@
 //! One runtime thread for connections and hosts, one plain thread for the turn, one that starts hosts. Idle, it wakes
 //! once a second to see whether it is still the broker of its root.
 
+use super::accept::Standing;
 use super::desk::{Desk, Ended, World};
 use super::discovery;
 use super::front::{Door, Front, Leave};
@@ -281,7 +282,7 @@ struct Opened {
     server: Server<Door>,
     published: Arc<Published>,
     degraded: watch::Sender<Option<String>>,
-    scrubbed: watch::Sender<Vec<String>>,
+    scrubbed: watch::Sender<Vec<Standing>>,
     draining: watch::Sender<bool>,
     leave: mpsc::Receiver<Leave>,
 }
@@ -325,6 +326,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         degraded: degraded_seen,
         standing: begun.degraded.clone(),
         scrubbed: scrubbed_seen,
+        accepted: Mutex::default(),
         draining: draining_seen,
         leave: wishes,
     });

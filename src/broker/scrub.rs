@@ -2,6 +2,7 @@
 //! afterwards, once, behind everything else. What it finds degrades the broker; nothing is changed and nobody is fenced, because
 //! the state does not rest on it. An outcome that cannot be read back any more is `uncertain`, as ever.
 
+use super::accept::Standing;
 use crate::os::priority;
 use ostler_ledger::{Problem, VerifyOptions, verify_folder};
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ pub struct Scrub {
 
 impl Scrub {
     /// Verifies on a thread of its own, which ends with the process at the latest; tells what is wrong.
-    pub fn begin(self, found: watch::Sender<Vec<String>>) {
+    pub fn begin(self, found: watch::Sender<Vec<Standing>>) {
         let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
             if let Err(error) = priority::lower() {
                 tracing::debug!(%error, "the scrub keeps its priority");
@@ -32,13 +33,14 @@ impl Scrub {
         }
     }
 
-    fn look(&self) -> Vec<String> {
+    fn look(&self) -> Vec<Standing> {
         let options = VerifyOptions { boot: Some(self.boot.clone()), since: None };
         let report = match verify_folder(&self.ledger, &options) {
             Ok(report) => report,
             Err(error) => {
                 tracing::error!(%error, "what lies before the snapshot cannot be verified");
-                return vec![format!("ledger: what lies before the snapshot cannot be verified: {error}")];
+                let text = format!("ledger: what lies before the snapshot cannot be verified: {error}");
+                return vec![Standing::of(text)];
             }
         };
         tracing::info!(records = report.records, problems = report.problems.len(), "the whole ledger was verified");
@@ -50,8 +52,7 @@ impl Scrub {
                 detail = problem.detail,
                 "ledger problem before the snapshot"
             );
-            let Problem { segment, offset, detail, .. } = problem;
-            format!("ledger: {} in {segment} at {offset}: {detail}", problem.class.name())
+            Standing::from(problem)
         });
         told.collect()
     }

@@ -1,6 +1,7 @@
 //! The start, in the order of the design (3.2): lock; ledger and fold; generation; a look at the life locks; the beat,
 //! synced; listen; our own hello; publish; ready. What is not on disk by then is not published, however long it takes.
 
+use super::accept::Standing;
 use super::desk::now;
 use super::discovery;
 use super::files;
@@ -16,13 +17,14 @@ use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId};
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;
 use crate::os::environment::Environment;
+use crate::os::identity::ProcessIdentity;
 use crate::os::paths::StateRoot;
 use crate::os::{entropy, fail};
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Broker;
 use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
-use ostler_ledger::{DroppedSnapshot, OpenError, Options, Recovery};
+use ostler_ledger::{DroppedSnapshot, Ledger, OpenError, Options, Recovery};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -53,8 +55,8 @@ pub struct Begun {
     pub incarnation: String,
     /// Under which requests are digested.
     pub secret: Secret,
-    /// What the recovery found that stays degraded.
-    pub degraded: Vec<String>,
+    /// What stays degraded.
+    pub degraded: Vec<Standing>,
     /// What has to be verified yet, if the history was not read.
     pub scrub: Option<Scrub>,
 }
@@ -89,8 +91,7 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     }
     note_lock(&lock);
     reporter.stage(Stage::Ledger);
-    let boot =
-        crate::os::identity::ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
+    let boot = ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
     let (mut turn, recovery) = open_ledger(&root, &boot)?;
     note(&recovery);
     let incarnation = lock::incarnation(turn.ledger_id(), lock.owner());
@@ -110,7 +111,8 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     reporter.stage(Stage::Beat);
     point("beat")?;
     beat(&mut turn, seen).map_err(|error| of_ledger(&root, error))?;
-    let degraded = recovery.degraded.iter().cloned().chain(incomparable).chain(lost).collect();
+    let others = incomparable.into_iter().chain(lost).map(Standing::of);
+    let degraded = Standing::found(&recovery).chain(others).collect();
     let known = recovery.problems;
     let scrub = recovery.snapshot.map(|_| Scrub { ledger: root.path().join("ledger"), boot, known });
     Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded, scrub })
@@ -134,6 +136,14 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
         Ok(Outcome::Held) => Err(lock::held(root).into()),
         Err(error) => Err(WireError::from(&error).into()),
     }
+}
+
+/// The ledger alone, recovered; what it says is not folded.
+pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
+    let boot = ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
+    let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
+    let opened = Ledger::open(disk, Options::new(entropy::hex::<16>(), boot));
+    opened.map_err(|error| of_ledger(root, unopened(&error)))
 }
 
 fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), WireError> {

@@ -291,6 +291,26 @@ impl<S: Storage, T> Turn<S, T> {
         self.commit(now, batch, release, failed)
     }
 
+    /// Writes records of the ledger's own, which change nothing in the state; synced. What the ledger refuses is not written.
+    ///
+    /// # Errors
+    /// [`Fatal`]: nothing may leave any more and the process must end.
+    pub fn record(
+        &mut self,
+        now: Time,
+        entries: &[Entry],
+    ) -> Result<Result<ostler_ledger::Position, AppendError>, Fatal> {
+        let stamp = Stamp { at_us: now.wall_us, mono_us: now.boot_us, bg: self.state.generation };
+        for turn in turns_of(entries) {
+            if let Err(error) = self.ledger.append(turn, &stamp) {
+                return Ok(Err(error));
+            }
+            self.ledger.sync()?;
+            self.view.publish(&mut self.state, head_of(&self.ledger));
+        }
+        Ok(Ok(self.ledger.head()))
+    }
+
     fn batch(&self) -> Batch<T> {
         Batch {
             entries: Vec::new(),

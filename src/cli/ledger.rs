@@ -1,6 +1,7 @@
 //! `ostler ledger ...`: looks at the ledger without a broker, without a lock, and without changing anything; also at a copy, and while a
 //! broker writes.
 
+mod accept;
 mod explain;
 mod export;
 mod filter;
@@ -52,6 +53,8 @@ enum Command {
     Export(export::Args),
     /// Prove that a record belongs to the history that ends with a head
     Prove(proof::Args),
+    /// Accept what verify finds and go on; needs --yes, and the reason goes into the ledger
+    Accept(accept::Args),
     /// Count records, bytes, operations and sessions
     Stats(stats::Args),
 }
@@ -66,6 +69,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Command::Explain(args) => explain::run(args, source, context),
         Command::Tail(args) => tail::run(args, source, context),
         Command::Export(args) => export::run(args, source, context),
+        Command::Accept(args) => accept::run(args, source, context),
         Command::Prove(args) => proof::run(args, source, context),
         Command::Stats(args) => stats::run(args, source, context),
     }

@@ -65,6 +65,7 @@ methods! {
     SessionTurn "session.turn" Mutates "A session turn began or ended.",
     SessionReconcile "session.reconcile" Mutates "Settle an uncertain or fenced session by evidence.",
     SessionPrune "session.prune" Mutates "Forget ended sessions.",
+    LedgerAccept "ledger.accept" Control "An operator accepts what is wrong with the ledger.",
     OperationGet "operation.get" Reads "One operation and its stored result.",
     OperationList "operation.list" Reads "Operations, a page at a time.",
     OperationResolve "operation.resolve" Mutates "An operator's decision about an uncertain operation.",

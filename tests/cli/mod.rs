@@ -13,6 +13,7 @@ mod hints;
 mod keys;
 /// The ledger without a broker.
 mod ledger;
+mod ledger_trust;
 /// From spawn to prune, as documents.
 mod lifecycle;
 /// Output, whole and in part.

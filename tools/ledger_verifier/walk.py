@@ -10,12 +10,27 @@ TAIL_BYTES_MAX = 320 * 1024
 NOTHING = (0, "0" * 64)
 # Classes of findings by strength: the strongest reason at a place gives the class.
 WORSE = ("damage", "chain_broken", "loss")
+CLASSES = WORSE + ("torn_tail", "suspicious_tail", "too_new")
 
 
 def listed(body, name, kind):
     """The items of this kind in a member that should be a list."""
     items = body.get(name)
     return [item for item in items if isinstance(item, kind)] if isinstance(items, list) else []
+
+
+def accepted(body):
+    """The findings that the body of an `accepted` record names."""
+    form = {"class": text, "first": lambda first: first is None or count(first), "missing": count, "offset": count, "segment": text}
+    problems = body.get("problems")
+    if set(body) != {"act", "problems", "reason"} or not isinstance(problems, list) or not text(body["reason"]):
+        return set()
+    for problem in problems:
+        if not isinstance(problem, dict) or set(problem) != set(form):
+            return set()
+        if not all(is_form(problem[name]) for name, is_form in form.items()) or problem["class"] not in CLASSES:
+            return set()
+    return {tuple(problem[name] for name in form) for problem in problems}
 
 
 class Finding:
@@ -353,16 +368,13 @@ class Walk:
                     finding.sessions.update(listed(gap, "sessions", str))
         if self.beginning and any(count(body.get("last")) and body["last"] >= self.beginning.missing for body in self.retired):
             self.findings.remove(self.beginning)
-        problems = self.findings + self.set_aside
-        if tail and tail.kind != "torn_tail":
-            problems.append(tail)
-        problems += self.behind_since()
-        named = [problem for body in self.accepted for problem in listed(body, "problems", dict)]
-        named = {tuple(map(str, map(problem.get, ("class", "segment", "offset", "first")))) for problem in named}
+        named = set().union(*map(accepted, self.accepted))
         split = {True: [], False: []}
-        for problem in problems:
-            key = tuple(map(str, (problem.kind, problem.segment, problem.offset, problem.seq)))
-            split[key in named].append(problem.document())
+        for found in self.findings + self.set_aside:
+            key = (found.kind, found.seq, found.missing, found.offset, found.segment)
+            split[key in named].append(found.document())
+        later = [tail] if tail and tail.kind != "torn_tail" else []
+        split[False] += [problem.document() for problem in later + self.behind_since()]
         torn = tail if tail and tail.kind == "torn_tail" else None
         return {
             "schema": 1, "ok": not split[False], "records": self.records,

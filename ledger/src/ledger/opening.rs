@@ -75,6 +75,8 @@ pub struct Recovery {
     pub tail: Option<TailReport>,
     /// What is wrong with synced records, and suspicious tails of earlier starts. Nothing of it was rewritten.
     pub problems: Vec<Problem>,
+    /// What of it an operator has accepted: it degrades nothing any more.
+    pub accepted: Vec<Problem>,
     /// Sessions that own or could own damaged or missing records: fence them; the rest works.
     pub damaged_sessions: Vec<String>,
     /// Whether records are gone as a whole: keys that may have been among them are uncertain.
@@ -280,22 +282,20 @@ fn reopen<S: Storage>(storage: &S, found: &Survey) -> io::Result<Option<Active<S
 
 fn report(found: &Survey, mut owed: Vec<Entry>, failure: Option<String>) -> Recovery {
     owed.extend(found.gaps_owed.iter().cloned());
-    let mut damaged_sessions: Vec<String> =
-        found.problems.iter().flat_map(|problem| problem.sessions.clone()).collect();
+    // Accepting a finding brings no record back: what it means for sessions and keys stays.
+    let all = || found.problems.iter().chain(&found.accepted);
+    let mut damaged_sessions: Vec<String> = all().flat_map(|problem| problem.sessions.clone()).collect();
     damaged_sessions.sort();
     damaged_sessions.dedup();
-    let texts = found.problems.iter().map(|problem| {
-        format!("ledger: {} in {} at {}: {}", problem.class.name(), problem.segment, problem.offset, problem.detail)
-    });
-    let tail = found.tail.iter().filter(|tail| tail.class.degrades());
-    let tail =
-        tail.map(|tail| format!("ledger: suspicious tail in {} at {}: {}", tail.segment, tail.offset, tail.detail));
+    let texts = found.problems.iter().map(Problem::line);
+    let tail = found.tail.iter().filter(|tail| tail.class.degrades()).map(TailReport::line);
     Recovery {
         records: found.walk.records,
         tail: found.tail.clone(),
-        loss: found.problems.iter().any(|problem| problem.class == Class::Loss),
+        loss: all().any(|problem| problem.class == Class::Loss),
         degraded: texts.chain(tail).chain(failure).collect(),
         problems: found.problems.clone(),
+        accepted: found.accepted.clone(),
         damaged_sessions,
         owed,
         snapshot: None,

@@ -51,6 +51,20 @@ pub struct Problem {
     pub detail: String,
 }
 
+impl Problem {
+    /// The finding in one line, as it stands among what is degraded.
+    pub fn line(&self) -> String {
+        format!("ledger: {} in {} at {}: {}", self.class.name(), self.segment, self.offset, self.detail)
+    }
+}
+
+impl TailReport {
+    /// As [`Problem::line`].
+    pub fn line(&self) -> String {
+        format!("ledger: {} in {} at {}: {}", self.class.name(), self.segment, self.offset, self.detail)
+    }
+}
+
 /// The end of the ledger that is not a whole, well-linked turn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TailReport {
@@ -76,9 +90,10 @@ pub(crate) struct Survey {
     /// The end that the writer goes on from lies behind a hole: records that are lost came last.
     pub(crate) behind_hole: bool,
     pub(crate) tail: Option<TailReport>,
-    /// Holes in what had been synced, and what earlier starts recorded and no operator has accepted.
+    /// Holes in what had been synced, and what earlier starts recorded; but for what an operator has accepted.
     pub(crate) problems: Vec<Problem>,
-    /// For each of `problems` that no `gap` record states yet: the record to write.
+    pub(crate) accepted: Vec<Problem>,
+    /// For each hole that no `gap` record states yet: the record to write.
     pub(crate) gaps_owed: Vec<Entry>,
     /// What earlier starts recorded.
     pub(crate) stated: Stated,
@@ -241,8 +256,8 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
         let sessions = Vec::new();
         problems.push(Problem { class, segment, seq: None, missing: 0, offset: place.offset, sessions, detail });
     }
-    stated.add_to(&mut problems);
-    Survey { walk, segments, head, behind_hole, tail, problems, gaps_owed, stated }
+    let accepted = stated.add_to(&mut problems);
+    Survey { walk, segments, head, behind_hole, tail, problems, accepted, gaps_owed, stated }
 }
 
 fn tail_of(walk: &Walk, segments: &[SegmentFile], unsynced: &[Hole], boot: Boot) -> Option<TailReport> {

@@ -13,6 +13,7 @@ use super::hole::Hole;
 use super::settled::Settled;
 use super::table::Class;
 use super::{GAP_TYPE, Problem, RECOVERED_TYPE};
+use crate::accept::{ACCEPTED_TYPE, Finding, findings};
 use crate::chain::Heads;
 use crate::digest::Position;
 use crate::seal::Sealing;
@@ -78,6 +79,8 @@ pub(crate) struct Stated {
     pub(crate) tails: BTreeSet<String>,
     /// Tails among them that no crash explains.
     suspicious: Vec<Suspicious>,
+    /// Findings that an operator has accepted.
+    accepted: BTreeSet<Finding>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,12 +104,14 @@ impl Stated {
 
     /// Whether a record of this type says something about the ledger itself.
     pub(crate) fn concerns(t: &str) -> bool {
-        t == GAP_TYPE || t == RECOVERED_TYPE
+        t == GAP_TYPE || t == RECOVERED_TYPE || t == ACCEPTED_TYPE
     }
 
     /// As [`Stated::note_record`], of a record just written.
     pub(crate) fn note(&mut self, t: &str, position: Position, body: &Value) {
-        if t == RECOVERED_TYPE {
+        if t == ACCEPTED_TYPE {
+            self.accepted.extend(findings(body));
+        } else if t == RECOVERED_TYPE {
             self.tails.extend(body["quarantine"].as_str().map(str::to_owned));
             if body["class"] == Class::SuspiciousTail.name() {
                 let segment = body["segment"].as_str().unwrap_or_default().to_owned();
@@ -129,8 +134,9 @@ impl Stated {
     }
 
     /// A hole keeps concerning the sessions that its `gap` record names, whatever was written since; and a suspicious
-    /// tail that was set aside stays a problem until an operator accepts it.
-    pub(crate) fn add_to(&self, problems: &mut Vec<Problem>) {
+    /// tail that was set aside stays a problem until an operator accepts it. Returns what was accepted. What a later program
+    /// wrote cannot be: nobody here knows what it is.
+    pub(crate) fn add_to(&self, problems: &mut Vec<Problem>) -> Vec<Problem> {
         for problem in problems.iter_mut() {
             let named = problem.seq.map(|first| place(first, &problem.segment, problem.offset));
             let named = named.and_then(|place| self.gaps.get(&place)).into_iter().flatten().cloned();
@@ -146,6 +152,9 @@ impl Stated {
             sessions: Vec::new(),
             detail: "a tail that no crash explains was set aside".to_owned(),
         }));
+        let is_accepted =
+            |problem: &mut Problem| problem.class != Class::TooNew && self.accepted.contains(&Finding::from(&*problem));
+        problems.extract_if(.., is_accepted).collect()
     }
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Extent {
 }
 
 /// What a finding is. The names are those of `ledger verify --json`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
     /// Never acknowledged, and shaped as a crash shapes it: set aside, go on.

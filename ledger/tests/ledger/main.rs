@@ -1,6 +1,7 @@
 //! The ledger's tests, one binary. Simulated storage unless a test says otherwise.
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
+mod accepts;
 mod alterations;
 mod basics;
 mod crashes;

@@ -30,6 +30,11 @@ pub(crate) struct Look {
 }
 
 impl Source {
+    /// Whether another ledger is meant than the state root's own.
+    pub(crate) fn is_copy(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Opens it.
     ///
     /// # Errors

@@ -65,11 +65,12 @@ fn ledger(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failu
     let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
     let document = json!({
         "ok": report.ok(), "records": report.records, "head": report.head, "problems": report.problems,
-        "tail": report.tail, "elapsed_ms": elapsed_ms,
+        "accepted": report.accepted, "tail": report.tail, "elapsed_ms": elapsed_ms,
     });
     context.output.either(&document, |_| {
         let verdict = verdict(report.ok(), context);
         problems(&report.problems, context)
+            + &accepted(&report.accepted)
             + &tail(report.tail.as_ref())
             + &format!("{verdict}  {} records  head {}\n", report.records, report.head)
     })?;
@@ -109,7 +110,7 @@ pub(super) fn verdict(ok: bool, context: &Context) -> String {
 }
 
 /// Each finding in a line.
-fn problems(problems: &[Problem], context: &Context) -> String {
+pub(super) fn problems(problems: &[Problem], context: &Context) -> String {
     let mut shown = String::new();
     for problem in problems {
         let seq = problem.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
@@ -123,6 +124,11 @@ fn problems(problems: &[Problem], context: &Context) -> String {
         ));
     }
     shown
+}
+
+fn accepted(problems: &[Problem]) -> String {
+    let each = problems.iter().map(|problem| format!("accepted: {}\n", text::plain(&problem.line())));
+    each.collect()
 }
 
 fn tail(tail: Option<&TailReport>) -> String {

@@ -33,6 +33,11 @@ pub(super) fn words(record: &Value) -> String {
         "recovered" => {
             format!("{} bytes behind the last whole turn were set aside ({})", body["bytes"], text(&body["class"]))
         }
+        "accepted" => {
+            let count = counted(body["problems"].as_array().map_or(0, Vec::len), "finding");
+            format!("an operator accepted {count} of verify: {}", text(&body["reason"]))
+        }
+        "seal" => format!("segment {} is sealed", body["number"]),
         other => other.to_owned(),
     }
 }
@@ -208,6 +213,19 @@ mod tests {
             ),
             (json!({"t": "later"}), "later"),
             (json!({}), "?"),
+        ] {
+            assert_eq!(words(&record), expected);
+        }
+    }
+
+    #[test]
+    fn records_of_the_ledger_s_own_say_what_they_are() {
+        for (record, expected) in [
+            (
+                json!({"t": "accepted", "body": {"problems": [{}], "reason": "a new disk"}}),
+                "an operator accepted 1 finding of verify: a new disk",
+            ),
+            (json!({"t": "seal", "body": {"number": 3}}), "segment 3 is sealed"),
         ] {
             assert_eq!(words(&record), expected);
         }

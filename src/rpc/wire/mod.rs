@@ -13,6 +13,7 @@ use super::error::{ErrorCode, WireError};
 mod broker;
 mod hello;
 mod key;
+mod ledger;
 mod operation;
 mod output;
 mod schema;
@@ -27,6 +28,7 @@ pub use broker::{
 };
 pub use hello::{ClientInfo, HelloParams, HelloResult, Identity, IdentityDoc, IdentityKind, Limits, Role, RootId};
 pub use key::{KEY_BYTES_MAX, Key};
+pub use ledger::{LedgerAcceptParams, LedgerAcceptResult, LedgerFinding};
 pub use operation::{
     Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,
     OperationResolveParams, OperationResolveResult, OperationState, Resolution,

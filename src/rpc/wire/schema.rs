@@ -48,6 +48,7 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::SessionRead => pair::<ReadParams, ReadResult>(generator),
         Method::SessionEndpoint => pair::<EndpointParams, EndpointResult>(generator),
         Method::SessionPrune => pair::<PruneParams, PruneResult>(generator),
+        Method::LedgerAccept => pair::<LedgerAcceptParams, LedgerAcceptResult>(generator),
         Method::OperationGet => pair::<OperationGetParams, OperationGetResult>(generator),
         Method::OperationList => pair::<OperationListParams, OperationListResult>(generator),
         Method::OperationResolve => pair::<OperationResolveParams, OperationResolveResult>(generator),
