@@ -25,6 +25,8 @@ mod run;
 /// Usage errors, help, and what is printed about the program itself.
 mod usage;
 
+/// Ledgers that were spoilt.
+mod bad_ledgers;
 /// Bytes in, the same bytes out, up to every limit.
 mod bytes;
 /// Every good path against the shapes of the contract.

@@ -33,7 +33,7 @@ impl Court {
         let options = VerifyOptions { boot: Some(boot.to_owned()), since: None };
         let report = self.judges.report(files, &options, what);
         assert_eq!(found(&report), *expected, "{}", what());
-        let case = Case { written: &self.written, files, boot: Some(boot), report: &report, what };
+        let case = Case { written: &self.written, files, boot: Some(boot), report: &report, jumbled: false, what };
         self.refused += u32::from(!case.open(&mut self.judges));
         let class = expected.problems.first().map(|problem| problem.0);
         *self.seen.entry(class.or(expected.torn.as_ref().map(|_torn| Class::TornTail))).or_insert(0) += 1;

@@ -195,7 +195,7 @@ fn one_case(seed: u64, ours: &Files, theirs: &Files, written: &Written, judges: 
     let done = vandal.done;
     let what = || format!("seed {seed}, {done:?}, boot {boot:?}");
     let report = judges.report(&files, &VerifyOptions { boot: boot.map(str::to_owned), since }, &what);
-    let opened = Case { written, files: &files, boot, report: &report, what: &what }.open(judges);
+    let opened = Case { written, files: &files, boot, report: &report, jumbled: true, what: &what }.open(judges);
     (report, opened)
 }
 

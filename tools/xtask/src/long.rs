@@ -23,6 +23,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 3600,
     },
     Job {
+        name: "large",
+        prefix: "long_large",
+        what: "a ledger of a gigabyte, verified in 256 MiB of memory",
+        budget_seconds: 600,
+    },
+    Job {
         name: "mutations",
         prefix: "long_mutations",
         what: "hostile input: a million mutations of the committed seeds for each fuzz target",
