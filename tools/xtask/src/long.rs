@@ -29,6 +29,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 600,
     },
     Job {
+        name: "kills",
+        prefix: "long_kills",
+        what: "a thousand real kills of a ledger's writer: what it acknowledged to another process is there",
+        budget_seconds: 1800,
+    },
+    Job {
         name: "mutations",
         prefix: "long_mutations",
         what: "hostile input: a million mutations of the committed seeds for each fuzz target",
