@@ -12,10 +12,10 @@ use crate::support::*;
 
 /// What the outside knows of a ledger's content: the texts of its records, turn by turn.
 #[derive(Clone, Default)]
-struct Model {
-    acknowledged: Vec<String>,
+pub(crate) struct Model {
+    pub(crate) acknowledged: Vec<String>,
     /// Appended, or perhaps appended, and not known to be synced.
-    open: Vec<Vec<String>>,
+    pub(crate) open: Vec<Vec<String>>,
 }
 
 impl Model {
@@ -31,20 +31,20 @@ impl Model {
         self.open.clear();
     }
 
-    fn synced(&mut self) {
+    pub(crate) fn synced(&mut self) {
         self.acknowledged.extend(std::mem::take(&mut self.open).concat());
     }
 }
 
 /// A machine with its disk, and the boot that it is in.
-struct Machine {
-    disk: SimulatedDisk,
+pub(crate) struct Machine {
+    pub(crate) disk: SimulatedDisk,
     boot: u32,
     segment_bytes: u64,
 }
 
 impl Machine {
-    fn open(&self) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
+    pub(crate) fn open(&self) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
         self.open_folding(&mut Texts::default())
     }
 
@@ -56,13 +56,13 @@ impl Machine {
         Ledger::open_from(self.disk.storage(), options, fold)
     }
 
-    fn crash(&mut self, crash: Crash, seed: u64) {
+    pub(crate) fn crash(&mut self, crash: Crash, seed: u64) {
         self.disk.crash(crash, seed);
         self.boot += u32::from(crash == Crash::PowerLoss);
     }
 
     /// Opens without trouble, checks everything, writes what is owed, and checks that a second opening finds it so.
-    fn recover(&self, model: &mut Model, context: &str) -> Ledger<SimulatedStorage> {
+    pub(crate) fn recover(&self, model: &mut Model, context: &str) -> Ledger<SimulatedStorage> {
         let mut fold = Texts::default();
         let (mut ledger, recovery) = self.open_folding(&mut fold).unwrap_or_else(|error| panic!("{context}: {error}"));
         assert_eq!(recovery.degraded, Vec::<String>::new(), "{context}");
@@ -141,7 +141,7 @@ fn run(ledger: &mut Ledger<SimulatedStorage>, model: &mut Model) {
     }
 }
 
-fn new_machine() -> Machine {
+pub(crate) fn new_machine() -> Machine {
     Machine { disk: SimulatedDisk::new(), boot: 0, segment_bytes: 8000 }
 }
 

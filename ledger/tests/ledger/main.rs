@@ -8,6 +8,7 @@ mod crashes;
 mod damage;
 mod damages;
 mod excerpts;
+mod faults;
 mod format;
 mod history;
 mod judges;
