@@ -455,6 +455,8 @@ impl<'a> Story<'a> {
     fn rested(&mut self) -> Checked {
         let broker = self.broker.take().ok_or_else(|| Broken("liveness: no broker".to_owned()))?;
         let view = broker.view();
+        // The last answers may tell what was forgotten while they were under way.
+        self.oracle.forget(&view.read(), &self.disk, self.trace)?;
         promises::healed(&self.oracle, &view.read(), &self.clients.intents, &self.computer, &self.disk)?;
         let files = self.disk.names(Folder::Ledger);
         let segments = files.iter().filter(|file| file.ends_with(".jsonl")).count();

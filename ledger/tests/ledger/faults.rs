@@ -72,10 +72,13 @@ fn live(ledger: &mut Ledger<SimulatedStorage>, model: &mut Model, context: &str)
             Ok(_positions) => {}
             Err(error) => {
                 assert_eq!(ledger.head(), head, "{context}: a refused turn changes nothing");
-                seen = match error {
+                seen = match &error {
                     AppendError::StorageFull(_) => Seen::Full,
                     AppendError::StorageFailed(_) => Seen::Failed,
-                    other => panic!("{context}: {other}"),
+                    AppendError::Entry { .. }
+                    | AppendError::BatchTooLarge { .. }
+                    | AppendError::SyncFirst { .. }
+                    | AppendError::Poisoned => panic!("{context}: {error}"),
                 };
                 let again = ledger.append(&batch, &STAMP);
                 assert!(again.is_ok(), "{context}: refused once more: {again:?}");
@@ -109,7 +112,7 @@ fn suffer(fault: Fault, context: &str) -> Option<Seen> {
     if seen != Seen::End {
         assert!(model.open.is_empty(), "{context}");
     }
-    let crash = if fault.after % 2 == 0 { Crash::Kill } else { Crash::PowerLoss };
+    let crash = if fault.after.is_multiple_of(2) { Crash::Kill } else { Crash::PowerLoss };
     machine.crash(crash, fault.after);
     machine.recover(&mut model, context);
     Some(seen)
