@@ -16,10 +16,10 @@ pub(crate) enum Goal {
     None,
     /// Times the floor's time, at most.
     AtMost(f64),
-    /// Part of the floor's rate, at least.
+    /// Part of the floor's rate in processor time, at least.
     RateAtLeast(f64),
-    /// Operations a second, at least.
-    PerSecond(f64),
+    /// Operations in a second of one processor, at least.
+    PerCpuSecond(f64),
     /// Processor time of an operation, microseconds, at most.
     CpuUs(f64),
     /// Seconds for the whole, at most, with the number of operations in it.
@@ -56,12 +56,17 @@ impl Row {
         self.floor.as_ref().map(|(_, floor)| self.ours.quantile_us(part) / floor.quantile_us(part))
     }
 
+    /// Part of the floor's rate, both by processor time: what others take from the machine does not count.
+    fn cpu_rate(&self) -> Option<f64> {
+        self.floor.as_ref().map(|(_, floor)| floor.cpu_us() / self.ours.cpu_us())
+    }
+
     fn goal_text(&self) -> String {
         match self.goal {
             Goal::None => "-".to_owned(),
             Goal::AtMost(times) => format!("at most {times} x"),
-            Goal::RateAtLeast(part) => format!("rate at least {part} x"),
-            Goal::PerSecond(rate) => format!("at least {} a second", thousands(rate)),
+            Goal::RateAtLeast(part) => format!("at least {part} x the rate, of processor"),
+            Goal::PerCpuSecond(rate) => format!("at least {} in a second of processor", thousands(rate)),
             Goal::CpuUs(us) => format!("at most {us} us of processor"),
             Goal::Seconds(seconds, _) => format!("at most {seconds} s"),
         }
@@ -73,8 +78,8 @@ impl Row {
         Some(match self.goal {
             Goal::None => return None,
             Goal::AtMost(times) => self.ratio(part)? <= times,
-            Goal::RateAtLeast(least) => 1.0 / self.ratio(part)? >= least,
-            Goal::PerSecond(rate) => 1e6 / us >= rate,
+            Goal::RateAtLeast(least) => self.cpu_rate()? >= least,
+            Goal::PerCpuSecond(rate) => 1e6 / self.ours.cpu_us() >= rate,
             Goal::CpuUs(most) => self.ours.cpu_us() <= most,
             Goal::Seconds(most, count) => us * count / 1e6 <= most,
         })
@@ -84,8 +89,8 @@ impl Row {
         let both = |say: &dyn Fn(f64) -> String| format!("{} ({})", say(0.5), say(0.1));
         match self.goal {
             Goal::AtMost(_) => both(&|part| format!("{:.2} x", self.ratio(part).unwrap_or(f64::NAN))),
-            Goal::RateAtLeast(_) => both(&|part| format!("{:.2} x", 1.0 / self.ratio(part).unwrap_or(f64::NAN))),
-            Goal::PerSecond(_) => both(&|part| thousands(1e6 / self.ours.quantile_us(part))),
+            Goal::RateAtLeast(_) => format!("{:.2} x", self.cpu_rate().unwrap_or(f64::NAN)),
+            Goal::PerCpuSecond(_) => thousands(1e6 / self.ours.cpu_us()),
             Goal::CpuUs(_) => format!("{:.1} us", self.ours.cpu_us()),
             Goal::Seconds(_, count) => both(&|part| format!("{:.2} s", self.ours.quantile_us(part) * count / 1e6)),
             Goal::None => both(&|part| format!("{:.2} us", self.ours.quantile_us(part))),
@@ -94,8 +99,10 @@ impl Row {
 
     fn cells(&self) -> [String; 8] {
         let us = |series: &Series| format!("{:.2} ({:.2})", series.quantile_us(0.5), series.quantile_us(0.1));
-        let (floor, floor_us) =
-            self.floor.as_ref().map_or(("-".to_owned(), "-".to_owned()), |(what, floor)| (what.clone(), us(floor)));
+        let floor = self
+            .floor
+            .as_ref()
+            .map_or("-".to_owned(), |(what, floor)| format!("{what}: {}, processor {:.2}", us(floor), floor.cpu_us()));
         let met = match self.is_met() {
             None => "-",
             Some(true) => "met",
@@ -108,7 +115,7 @@ impl Row {
             met.to_owned(),
             us(&self.ours),
             format!("{:.2}", self.ours.cpu_us()),
-            format!("{floor}: {floor_us}"),
+            floor,
             format!("{:.0} %", self.pressure * 100.0),
         ]
     }
@@ -117,7 +124,7 @@ impl Row {
     pub(crate) fn line(&self) -> String {
         let [what, goal, measured, met, us, cpu, floor, pressure] = self.cells();
         format!(
-            "{}: {what}\n    {measured}; goal {goal}: {met}\n    {us} us, processor {cpu} us; floor {floor} us; pressure {pressure}",
+            "{}: {what}\n    {measured}; goal {goal}: {met}\n    {us} us, processor {cpu} us; floor {floor}; pressure {pressure}",
             self.name
         )
     }
@@ -129,7 +136,7 @@ pub(crate) fn document(rows: &[Row], plan: &Plan, folder: &Path, before: Pressur
         "{}. {} rounds; the contenders of a row take turns. Each figure is the median, in brackets the best tenth; where something waited for a \
          processor for more than {:.0} % of a row's time, the best tenth is judged. Over the whole run that was {:.0} % of the time (the \
          clients of the benchmark count, too).\n\n\
-         | what | goal | measured | | us each | processor, us each | floor: us each | pressure |\n\
+         | what | goal | measured | | us each | processor, us each | floor, us each | pressure |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- |\n",
         machine::kind(folder),
         plan.rounds,
@@ -181,7 +188,7 @@ mod tests {
         assert_eq!(row(Goal::None), None);
         assert_eq!([row(Goal::AtMost(2.1)), row(Goal::AtMost(1.9))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::RateAtLeast(0.4)), row(Goal::RateAtLeast(0.6))], [Some(true), Some(false)]);
-        assert_eq!([row(Goal::PerSecond(49_000.0)), row(Goal::PerSecond(51_000.0))], [Some(true), Some(false)]);
+        assert_eq!([row(Goal::PerCpuSecond(49_000.0)), row(Goal::PerCpuSecond(51_000.0))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::CpuUs(21.0)), row(Goal::CpuUs(19.0))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::Seconds(2.1, 1e5)), row(Goal::Seconds(1.9, 1e5))], [Some(true), Some(false)]);
     }
