@@ -4,6 +4,8 @@
 mod adopt;
 /// Law 10.
 mod alive;
+/// Law 9.
+mod bounded;
 /// Law 7.
 mod honest;
 /// Law 5.

@@ -53,6 +53,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 3600,
     },
     Job {
+        name: "operations",
+        prefix: "long_operations",
+        what: "two million operations without effects through one root in virtual time: memory, start-up, keys old and new",
+        budget_seconds: 3600,
+    },
+    Job {
         name: "storms",
         prefix: "long_storm",
         what: "many sessions live whole lives while their brokers are killed, leave, and lose lock or record",
