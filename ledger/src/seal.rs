@@ -121,6 +121,11 @@ impl Sealing {
         Some(SealBody { count, last: here.last.digest, number, prior: here.seal, root })
     }
 
+    /// The number of the segment at the end, if that is the one with this first sequence number and it is known.
+    pub(crate) fn number(&self, first_seq: u64) -> Option<u64> {
+        self.here.as_ref().filter(|here| here.first_seq == first_seq)?.number
+    }
+
     /// The segment that the seal in the last one closes, by its first sequence number.
     pub(crate) fn closed(&self) -> Option<u64> {
         let before = self.before.as_ref()?;

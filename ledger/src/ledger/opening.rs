@@ -261,12 +261,17 @@ fn may_cut<S: Storage>(storage: &S, options: &Options, found: &Survey, id: &str)
 /// Number and boot of the segment that is gone on with.
 fn numbered(found: &Survey) -> (u64, String) {
     let settled = found.walk.settled;
+    let first_seq = found.segments.get(settled.segment).map_or(0, |segment| segment.first_seq);
     match found.walk.segments.last() {
         // A segment that ends in damage is not gone on with, even if its last line has no end.
         Some((index, body)) if *index == settled.segment && !found.behind_hole => (body.number, body.boot.clone()),
-        // Its first record is damaged: no boot is known, so the next batch begins a new segment.
-        Some((index, body)) => (body.number + wide(settled.segment - index), String::new()),
-        None => (1 + wide(settled.segment), String::new()),
+        // Its first line is damaged: no boot is known, so the next batch begins a new segment. The seal in there tells the
+        // number that is known, else the one that follows if no file is missing or in a wrong place.
+        last => {
+            let following =
+                last.map_or(1 + wide(settled.segment), |(index, body)| body.number + wide(settled.segment - index));
+            (found.walk.sealing.number(first_seq).unwrap_or(following), String::new())
+        }
     }
 }
 

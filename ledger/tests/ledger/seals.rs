@@ -256,6 +256,23 @@ fn a_segment_with_damage_is_closed_without_a_root() {
     assert!(check(&disk_of(&files)).ok());
 }
 
+/// The record that tells the last segment's number is not its first line, and the files before it are gone.
+#[test]
+fn a_segment_whose_number_cannot_be_counted_is_closed_under_its_own() {
+    let (disk, _records) = sample();
+    let mut files = segments(&disk);
+    files.drain(1..3);
+    files[1].1.splice(0..0, *b"garbage\n");
+    let disk = disk_of(&files);
+    let (mut ledger, recovery) = open_small(&disk);
+    let problems = recovery.problems;
+    turn(&mut ledger, &[recovery.owed, vec![entry(Some("a"), "acknowledged")]].concat());
+    drop(ledger);
+    let (ledger, again) = open_small(&disk);
+    assert_eq!((again.problems, again.tail, again.owed.len()), (problems, None, 0));
+    assert_eq!(texts(&ledger).last().map(String::as_str), Some("acknowledged"));
+}
+
 /// Damage after a segment was closed is damage, and its seal says nothing more.
 #[test]
 fn damage_beside_a_seal_is_damage_alone() {
