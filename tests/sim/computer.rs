@@ -91,6 +91,8 @@ pub(super) struct Host {
     pub(super) stage: Stage,
     /// Its command's pid, once it has one.
     pub(super) command: u32,
+    /// What it wrote on the disk, as it knows it itself.
+    pub(super) record: Option<Box<HostRecord>>,
     /// A broker asked it to end; boot clock.
     pub(super) stop: Option<u64>,
 }

@@ -203,7 +203,7 @@ impl Hands {
         }
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
-        let host = Host { run: task.run.clone(), identity, stage: Stage::Forked, command: 0, stop: None };
+        let host = Host { run: task.run.clone(), identity, stage: Stage::Forked, command: 0, record: None, stop: None };
         computer.hosts.insert(pid, host);
         self.change(number, What::Await(pid));
         ("starts a host", Vec::new())

@@ -37,9 +37,9 @@ pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random, weath
         Stage::Opened if spec.quality == Quality::NotFound => Ok(fail_exec(computer, pid, &host)),
         Stage::Opened => {
             computer.execute(&host.run, host.command)?;
-            if let Some(Record::Present(record)) = computer.episode(&host.run).map(|episode| &episode.record) {
-                let report = Report::Started(record.clone());
-                computer.reports.insert(pid, report);
+            // It tells what it did, whatever somebody made of its file meanwhile.
+            if let Some(record) = host.record {
+                computer.reports.insert(pid, Report::Started(record));
             }
             Ok(advance(computer, pid, Stage::Running, "executes its command"))
         }
@@ -99,9 +99,10 @@ fn write_record(computer: &mut Computer, pid: u32, host: &Host) -> &'static str 
         marker: format!("{session}/{number}"),
         started_us,
     };
-    episode.record = Record::Present(Box::new(record));
+    episode.record = Record::Present(Box::new(record.clone()));
     episode.exit = None;
     if let Some(host) = computer.hosts.get_mut(&pid) {
+        host.record = Some(Box::new(record));
         host.command = command.pid;
         host.stage = Stage::Recorded;
     }
