@@ -9,6 +9,9 @@ pub const DEPTH_MAX: usize = 16;
 /// Integers stay exactly representable in every JSON reader: below 2^53 in either direction.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
 
+/// A ledger that ends beyond this is not opened for writing: what remains is for a process that has it open.
+pub const SEQ_LAST: u64 = INTEGER_MAX - (1 << 32);
+
 /// The lines of one turn together. The caller splits what is larger into several turns, each appended and synced.
 pub const BATCH_BYTES_MAX: usize = 256 * 1024;
 

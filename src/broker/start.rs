@@ -171,6 +171,7 @@ fn unopened(error: &OpenError) -> WireError {
         }
         OpenError::TooNew { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("newer_version"),
         OpenError::Unexplained { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("unexplained"),
+        OpenError::Exhausted { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("exhausted"),
         OpenError::Misnamed { .. } => WireError::new(ErrorCode::Integrity, error.to_string()).reason("misnamed"),
         OpenError::Repair(source)
         | OpenError::Sync(source)

@@ -11,7 +11,7 @@ use super::snapshots::{Choice, DroppedSnapshot, Fold, choose, clear};
 use super::{Active, Ledger};
 use crate::digest::Position;
 use crate::entry::Entry;
-use crate::limits::{SEGMENT_BYTES, SNAPSHOT_TAIL_BYTES};
+use crate::limits::{SEGMENT_BYTES, SEQ_LAST, SNAPSHOT_TAIL_BYTES};
 use crate::record::Record;
 use crate::recovery::repair::{RepairError, open_for_writing, repair, seal_closed, set_aside};
 use crate::recovery::settled::Settled;
@@ -137,6 +137,13 @@ pub enum OpenError {
         /// The last record of the ledger.
         last: u64,
     },
+    /// The sequence numbers are used up, or nearly so. Nobody writes that many records: a line was forged. Nothing was
+    /// changed.
+    #[error("the ledger ends with record {last}, and no more can be counted; nothing was changed. Begin a new ledger")]
+    Exhausted {
+        /// The last record of the ledger.
+        last: u64,
+    },
     /// The segments cannot be read.
     #[error("the ledger cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -202,6 +209,9 @@ impl<S: Storage> Ledger<S> {
             return Err(OpenError::Unexplained { segment, offset, bytes });
         }
         let last = found.walk.heads.last.seq;
+        if last > SEQ_LAST {
+            return Err(OpenError::Exhausted { last });
+        }
         if let Some(segment) = found.kept().last().filter(|segment| segment.first_seq > last) {
             return Err(OpenError::Misnamed { segment: segment.file(), last });
         }
