@@ -6,6 +6,7 @@
 mod opening;
 mod rehearsal;
 mod reserve;
+mod retiring;
 mod snapshots;
 
 use std::io;
@@ -13,6 +14,7 @@ use std::io;
 use serde_json::Value;
 
 pub use opening::{OpenError, Options, Recovery};
+pub use retiring::{RetireError, Retired};
 pub use snapshots::{DroppedSnapshot, Fold, SnapshotDraft, SnapshotError};
 
 use crate::chain::{Draft, Drafted};
@@ -24,6 +26,7 @@ use crate::reader::{ReadError, Records};
 use crate::record::Record;
 use crate::recovery::past::{Past, SegmentFile, Stated};
 use crate::recovery::repair::create_empty;
+use crate::retire::RETIRE_TYPE;
 use crate::seal::{SEAL_TYPE, Says, SealBody};
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
 use crate::storage::{Folder, Storage, write_all};
@@ -53,6 +56,8 @@ pub struct Ledger<S: Storage> {
     /// A segment that the next sync leaves behind for good, by its first sequence number.
     unsealed: Option<u64>,
     poisoned: bool,
+    /// A `retire` record is being written.
+    retires: bool,
     buffer: Vec<u8>,
     sync_count: u64,
 }
@@ -306,7 +311,7 @@ impl<S: Storage> Ledger<S> {
         let opening_bytes = buffer.len();
         for (index, entry) in batch.iter().enumerate() {
             let fault = |fault| AppendError::Entry { index, fault };
-            if entry.t == SEGMENT_TYPE || entry.t == SEAL_TYPE {
+            if entry.t == SEGMENT_TYPE || entry.t == SEAL_TYPE || entry.t == RETIRE_TYPE && !self.retires {
                 return Err(fault(EntryFault::Type(entry.t.clone())));
             }
             let end = index + 1 == batch.len();

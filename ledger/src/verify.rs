@@ -138,13 +138,14 @@ fn reading<S: Storage>(
         watch(Watched::Record(Seen(settled)));
     })?;
     let head = found.head;
+    let retired = options.since.is_some_and(|kept| found.is_retired(kept));
     let (mut problems, mut tail) = (found.problems, found.tail);
     let problem = |tail: &TailReport| tail.class.degrades();
     if let Some(TailReport { class, segment, offset, detail, .. }) = tail.take_if(|tail| problem(tail)) {
         let seq = Some(head.seq + 1);
         problems.push(Problem { class, segment, seq, missing: 0, offset, sessions: Vec::new(), detail });
     }
-    if let Some(kept) = options.since {
+    if let Some(kept) = options.since.filter(|_kept| !retired) {
         problems.extend(rollback(kept, head, since, found.segments.last().map(SegmentFile::file)));
     }
     Ok(VerifyReport { records: found.walk.records, head, problems, accepted: found.accepted, tail })

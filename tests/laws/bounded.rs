@@ -272,6 +272,9 @@ impl Storage for Unsynced {
         self.0.rename(folder, from, to)
     }
 
+    fn link(&self, file: &str, from: Folder, to: Folder) -> io::Result<()> {
+        self.0.link(file, from, to)
+    }
     fn unlink(&self, name: Name<'_>) -> io::Result<()> {
         self.0.unlink(name)
     }

@@ -3,9 +3,12 @@
 Written from ledger/JUDGING.md, which gives every rule and every word here.
 """
 
+import re
+
 from ledger_verifier.lines import Tree, count, digest_text, text
 
 LINE_BYTES_MIN = 150
+SEGMENT = re.compile(r"[0-9]{20}\.jsonl").fullmatch
 TAIL_BYTES_MAX = 320 * 1024
 NOTHING = (0, "0" * 64)
 # Classes of findings by strength: the strongest reason at a place gives the class.
@@ -31,6 +34,18 @@ def accepted(body):
         if not all(is_form(problem[name]) for name, is_form in form.items()) or problem["class"] not in CLASSES:
             return set()
     return {tuple(problem[name] for name in form) for problem in problems}
+
+
+def later(said, last):
+    """The accepted findings in segments that are not retired."""
+    return [problem for problem in said["problems"] if not SEGMENT(problem["segment"]) or int(problem["segment"][:20]) > last]
+
+
+def is_retirement(body):
+    """Whether the body of a `retire` record has its form."""
+    form = dict.fromkeys(("bytes", "carry", "count", "first", "from", "last", "to"), count)
+    form.update(dict.fromkeys(("first_digest", "last_digest", "root"), digest_text), kept=lambda kept: isinstance(kept, bool))
+    return set(body) == set(form) and all(is_form(body[name]) for name, is_form in form.items())
 
 
 class Finding:
@@ -108,7 +123,8 @@ class Walk:
         # What may yet turn out to be the tail: (seq, segment, offset, finding or None, record or None, undo).
         self.queue, self.unsynced, self.settled_end = [], [], 0
         self.records, self.head, self.open, self.holes, self.findings = 0, NOTHING, {}, [], []
-        self.gaps, self.accepted, self.retired, self.set_aside = [], [], [], []
+        self.gaps, self.accepted, self.retired, self.set_aside = [], [], None, []
+        self.begin_prev = None  # `prev` of the first record of a ledger that begins late
 
     # One file.
 
@@ -216,6 +232,8 @@ class Walk:
             self.region = None
         undo = self.session(file, start, record) if record.sid is not None else None
         self.queue.append((record.seq, file.name, start, None, record, undo))
+        if self.beginning and record.seq == self.beginning.missing + 1:
+            self.begin_prev = record.prev
         self.seq, self.digest, self.last_end = record.seq, record.digest, (file.name, file.found[at][1])
         if self.segment_of(file) is None:
             self.segments = self.segments[-1:] + [Segment(file, record, self.segment_body(record))]
@@ -351,9 +369,13 @@ class Walk:
         if record.t == "recovered" and body.get("class") == "suspicious_tail":
             place = body.get("segment"), body.get("offset")
             self.set_aside.append(Finding("suspicious_tail", *place, "set aside by a start, accepted by nobody", record.seq))
-        for t, kept in (("gap", self.gaps), ("accepted", self.accepted), ("retire", self.retired)):
+        for t, kept in (("gap", self.gaps), ("accepted", self.accepted)):
             if record.t == t:
                 kept.append(body)
+        if record.t == "retire" and is_retirement(body):
+            self.retired, last = body, body["last"]
+            self.set_aside = [tail for tail in self.set_aside if tail.seq > last]
+            self.accepted = [dict(said, problems=later(said, last)) for said in self.accepted if accepted(said)]
 
     # The report.
 
@@ -366,8 +388,10 @@ class Walk:
             for gap in self.gaps:
                 if (gap.get("first"), gap.get("segment"), gap.get("offset")) == (finding.seq, finding.segment, finding.offset):
                     finding.sessions.update(listed(gap, "sessions", str))
-        if self.beginning and any(count(body.get("last")) and body["last"] >= self.beginning.missing for body in self.retired):
-            self.findings.remove(self.beginning)
+        if self.beginning and self.retired:
+            last, before = self.retired["last"], self.beginning.missing
+            if last > before or last == before and self.begin_prev in (None, self.retired["last_digest"]):
+                self.findings.remove(self.beginning)
         named = set().union(*map(accepted, self.accepted))
         split = {True: [], False: []}
         for found in self.findings + self.set_aside:
@@ -422,7 +446,8 @@ class Walk:
         if not self.since or self.since[0] == 0 or self.since_seen == self.since[1]:
             return []
         if self.beginning and self.beginning not in self.findings and self.since[0] <= self.beginning.missing:
-            return []  # retired: nothing is left to compare with
+            if self.since[0] != self.retired["last"] or self.since[1] == self.retired["last_digest"]:
+                return []  # retired: nothing else is left to compare with
         place = (self.files[-1].name if self.files else "", 0)
         if self.since_seen:
             return [Finding("chain_broken", *place, "another record than the head that was kept", self.since[0])]

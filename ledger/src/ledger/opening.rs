@@ -17,6 +17,7 @@ use crate::recovery::repair::{RepairError, open_for_writing, repair, seal_closed
 use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
+use crate::retire::finish;
 use crate::storage::{LockError, Storage};
 
 /// How to open a ledger.
@@ -229,7 +230,14 @@ impl<S: Storage> Ledger<S> {
         recovery.folded = recovery.records - before.0;
         (recovery.snapshot, recovery.dropped_snapshots) = (snapshot, dropped);
         let durable = found.walk.heads.last.seq;
-        let past = found.into_past();
+        let mut past = found.into_past();
+        match finish(&storage, &mut past) {
+            Ok(()) => {}
+            Err(RepairError::Write(error)) => {
+                recovery.degraded.push(format!("ledger: retired segments cannot be taken away yet: {error}"));
+            }
+            Err(RepairError::Sync(error)) => return Err(OpenError::Sync(error)),
+        }
         let mut ledger = Ledger {
             reserve: options.reserve_bytes,
             no_room: false,
@@ -238,7 +246,7 @@ impl<S: Storage> Ledger<S> {
             _lock: lock,
             options,
             id,
-            behind_snapshot: past.bytes() - before.1,
+            behind_snapshot: past.bytes().saturating_sub(before.1),
             past,
             active,
             durable,
@@ -246,6 +254,7 @@ impl<S: Storage> Ledger<S> {
             folder_unsynced: false,
             unsealed: None,
             poisoned: false,
+            retires: false,
             buffer: Vec::new(),
             sync_count: 0,
         };

@@ -100,6 +100,16 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
+    /// Whether this position left the ledger with retired records. Only of the last of them the digest is known.
+    pub(crate) fn is_retired(&self, position: Position) -> bool {
+        let retired =
+            self.stated.retired.as_ref().filter(|_| self.walk.begins.is_some_and(|(first, _)| position.seq < first));
+        retired.is_some_and(|retired| {
+            let known = position.seq == retired.last;
+            position.seq <= retired.last && (!known || position.digest == retired.last_digest)
+        })
+    }
+
     /// The segments that stay when the tail is cut.
     pub(crate) fn kept(&self) -> &[SegmentFile] {
         let settled = self.walk.settled;
@@ -233,6 +243,12 @@ fn conclude(mut walk: Walk, segments: Vec<SegmentFile>, stated: Stated, judgemen
     let behind_hole = walk.pass_synced_holes(&segments);
     let tail = tail_of(&walk, &segments, &unsynced, boot);
     walk.retreat();
+    if let Some((first_seq, prev)) = walk.begins
+        && stated.covers(first_seq, prev)
+    {
+        // The first hole is the beginning; later ones may have the same number, but not this place.
+        walk.holes.retain(|hole| hole.after_seq != 0 || hole.missing != first_seq - 1);
+    }
 
     let (mut problems, mut gaps_owed) = (Vec::new(), Vec::new());
     for hole in &walk.holes {

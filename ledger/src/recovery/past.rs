@@ -15,7 +15,8 @@ use super::table::Class;
 use super::{GAP_TYPE, Problem, RECOVERED_TYPE};
 use crate::accept::{ACCEPTED_TYPE, Finding, findings};
 use crate::chain::Heads;
-use crate::digest::Position;
+use crate::digest::{Digest, Position};
+use crate::retire::{RETIRE_TYPE, Retirement};
 use crate::seal::Sealing;
 use crate::segment::{SegmentBody, file_name};
 
@@ -81,6 +82,8 @@ pub(crate) struct Stated {
     suspicious: Vec<Suspicious>,
     /// Findings that an operator has accepted.
     accepted: BTreeSet<Finding>,
+    /// The newest retirement.
+    pub(crate) retired: Option<Retirement>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,13 +107,16 @@ impl Stated {
 
     /// Whether a record of this type says something about the ledger itself.
     pub(crate) fn concerns(t: &str) -> bool {
-        t == GAP_TYPE || t == RECOVERED_TYPE || t == ACCEPTED_TYPE
+        t == GAP_TYPE || t == RECOVERED_TYPE || t == ACCEPTED_TYPE || t == RETIRE_TYPE
     }
 
     /// As [`Stated::note_record`], of a record just written.
     pub(crate) fn note(&mut self, t: &str, position: Position, body: &Value) {
         if t == ACCEPTED_TYPE {
             self.accepted.extend(findings(body));
+        } else if t == RETIRE_TYPE {
+            self.retired = Retirement::deserialize(body).ok().or(self.retired.take());
+            self.forget();
         } else if t == RECOVERED_TYPE {
             self.tails.extend(body["quarantine"].as_str().map(str::to_owned));
             if body["class"] == Class::SuspiciousTail.name() {
@@ -131,6 +137,23 @@ impl Stated {
     /// Whether a `gap` record states this problem.
     pub(crate) fn states(&self, problem: &Problem) -> bool {
         problem.seq.is_some_and(|first| self.gaps.contains_key(&place(first, &problem.segment, problem.offset)))
+    }
+
+    /// What was said of retired segments means nothing any more: nobody could read it once they are gone.
+    fn forget(&mut self) {
+        let Some(last) = self.retired.as_ref().map(|retired| retired.last) else { return };
+        self.suspicious.retain(|tail| tail.seq > last);
+        self.accepted.retain(|finding| !self.retired.as_ref().is_some_and(|retired| retired.has(&finding.segment)));
+    }
+
+    /// Whether this segment was retired.
+    pub(crate) fn is_retired(&self, segment: &str) -> bool {
+        self.retired.as_ref().is_some_and(|retired| retired.has(segment))
+    }
+
+    /// Whether nothing is missing before the first file, which begins with this record.
+    pub(crate) fn covers(&self, first: u64, prev: Option<Digest>) -> bool {
+        self.retired.as_ref().is_some_and(|retired| retired.covers(first, prev))
     }
 
     /// A hole keeps concerning the sessions that its `gap` record names, whatever was written since; and a suspicious

@@ -117,11 +117,13 @@ fn tails<S: Storage>(storage: &S) -> io::Result<Vec<String>> {
 }
 
 /// `recovered` records for every kept tail that the ledger does not state: this start's, and those of a start that
-/// crashed before its first turn.
+/// crashed before its first turn. Of a tail of a retired segment the record may have left the ledger: it was stated.
 fn unstated<S: Storage>(storage: &S, survey: &Survey) -> io::Result<Vec<Entry>> {
     let mut owed = Vec::new();
     for file in tails(storage)?.into_iter().filter(|file| !survey.stated.tails.contains(file)) {
-        let Some(mut tail) = parse_name(&file) else { continue };
+        let Some(mut tail) = parse_name(&file).filter(|tail| !survey.stated.is_retired(&tail.segment)) else {
+            continue;
+        };
         let kept = storage.open(Name { folder: Folder::Quarantine, file: &file }, Access::Read)?;
         let bytes = read_from(storage, &kept, 0)?;
         tail.bytes = wide(bytes.len());

@@ -14,7 +14,7 @@ use super::past::{Footing, Past, SegmentFile, Stated};
 use super::settled::{Held, Settled};
 use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
-use crate::digest::Position;
+use crate::digest::{Digest, Position};
 use crate::limits::{LINE_BYTES_MIN, VERSION};
 use crate::record::{Judged, judge};
 use crate::seal::{SEAL_TYPE, Says, Sealing};
@@ -53,6 +53,8 @@ pub(crate) struct Walk {
     pub(crate) open: Option<Hole>,
     /// Ends of admitted records above `durable`.
     ends: VecDeque<(u64, Place)>,
+    /// The first file is not that of record 1: the record it is named by, and that one's `prev` if it is known.
+    pub(crate) begins: Option<(u64, Option<Digest>)>,
     /// Something happened since the last settling that can free what waits in the middle of a turn.
     stirred: bool,
     searches: u32,
@@ -94,6 +96,7 @@ impl Walk {
             pending: VecDeque::new(),
             open: None,
             ends: VecDeque::new(),
+            begins: None,
             stirred: false,
             searches: SEARCHES_MAX,
         }
@@ -161,6 +164,7 @@ impl Walk {
         hole.missing = first_seq - 1;
         self.holes.push(hole);
         self.heads.last = Position { seq: first_seq - 1, ..Position::START };
+        self.begins = Some((first_seq, None));
         self.raise_durable(first_seq - 1);
     }
 
@@ -347,6 +351,11 @@ impl Walk {
         self.last_end = Some((self.here.0, end.offset));
         self.ends.push_back((record.seq, end));
         self.raise_durable(record.dur);
+        if let Some((first_seq, prev @ None)) = &mut self.begins
+            && record.seq == *first_seq
+        {
+            *prev = record.prev;
+        }
         let position = record.position();
         self.heads.last = position;
         let (mut before, mut charged) = (None, Vec::new());

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
-use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
+use nix::unistd::{UnlinkatFlags, fsync, geteuid, linkat, unlinkat};
 #[cfg(target_os = "linux")]
 use nix::{
     fcntl::{FallocateFlags, fallocate},
@@ -33,6 +33,7 @@ const SEALED: Mode = Mode::S_IRUSR;
 pub struct Disk {
     ledger: Place,
     quarantine: Place,
+    archive: Place,
     read_only: bool,
 }
 
@@ -53,13 +54,16 @@ pub(super) struct HeldFolder {
 impl Disk {
     /// For the writer. The folders are made when first needed; what is there already has to be ours.
     pub fn new(ledger: impl Into<PathBuf>, quarantine: impl Into<PathBuf>) -> Disk {
-        Disk { ledger: Place::at(ledger.into()), quarantine: Place::at(quarantine.into()), read_only: false }
+        let ledger = Place::at(ledger.into());
+        let archive = Place::at(ledger.path.join("archive"));
+        Disk { ledger, quarantine: Place::at(quarantine.into()), archive, read_only: false }
     }
 
     /// For readers of any copy, whoever owns it: nothing is made or changed.
     pub fn reading(ledger: impl Into<PathBuf>) -> Disk {
         let ledger = Place::at(ledger.into());
-        Disk { quarantine: Place::at(ledger.path.join("quarantine")), ledger, read_only: true }
+        let (quarantine, archive) = (ledger.path.join("quarantine"), ledger.path.join("archive"));
+        Disk { quarantine: Place::at(quarantine), archive: Place::at(archive), ledger, read_only: true }
     }
 
     fn held(&self, folder: Folder) -> io::Result<&HeldFolder> {
@@ -76,6 +80,7 @@ impl Disk {
         match folder {
             Folder::Ledger => &self.ledger,
             Folder::Quarantine => &self.quarantine,
+            Folder::Archive => &self.archive,
         }
     }
 
@@ -242,6 +247,11 @@ impl Storage for Disk {
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
         let folder = self.held(folder)?.descriptor();
         Ok(renameat(folder, from, folder, to)?)
+    }
+
+    fn link(&self, file: &str, from: Folder, to: Folder) -> io::Result<()> {
+        let (from, to) = (self.held(from)?.descriptor(), self.held(to)?.descriptor());
+        Ok(linkat(from, file, to, file, AtFlags::empty())?)
     }
 
     fn unlink(&self, name: Name<'_>) -> io::Result<()> {

@@ -28,6 +28,8 @@ pub enum Folder {
     Ledger,
     /// What was set aside.
     Quarantine,
+    /// Retired segments.
+    Archive,
 }
 
 /// A file by folder and plain name.
@@ -97,6 +99,9 @@ pub trait Storage {
     fn is_sealed(&self, file: &Self::File) -> io::Result<bool>;
     /// Replaces `to`, atomically for readers. Durable with the next sync of the folder.
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()>;
+    /// Gives the file the same name in another folder as well; there it must not exist. Durable with the next sync of that
+    /// folder.
+    fn link(&self, file: &str, from: Folder, to: Folder) -> io::Result<()>;
     /// Removes a name. Durable with the next sync of the folder.
     fn unlink(&self, name: Name<'_>) -> io::Result<()>;
     /// The names of a folder, sorted.

@@ -56,6 +56,7 @@ pub enum Call {
     Seal,
     Unseal,
     Rename,
+    Link,
     Unlink,
     List,
 }
@@ -365,6 +366,17 @@ impl Storage for SimulatedStorage {
         self.call(Call::Rename, |world, _fault| {
             world.find(Name { folder, file: from })?;
             world.change_name(folder, NameChange::Rename(from.to_owned(), to.to_owned()));
+            Ok(())
+        })
+    }
+
+    fn link(&self, file: &str, from: Folder, to: Folder) -> io::Result<()> {
+        self.call(Call::Link, |world, _fault| {
+            let inode = world.find(Name { folder: from, file })?;
+            if world.find(Name { folder: to, file }).is_ok() {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            world.change_name(to, NameChange::Create(file.to_owned(), inode));
             Ok(())
         })
     }

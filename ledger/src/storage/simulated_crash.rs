@@ -56,7 +56,7 @@ impl World {
             inode.lose_power(random);
         }
         // Folders are journaled: their changes reach the disk in order, each folder's by itself.
-        for folder in [Folder::Ledger, Folder::Quarantine] {
+        for folder in [Folder::Ledger, Folder::Quarantine, Folder::Archive] {
             let changes = self.unsynced_names.iter().filter(|(of, _change)| *of == folder);
             let kept = random.below(changes.clone().count() + 1);
             for (_of, change) in changes.take(kept) {

@@ -22,6 +22,7 @@ mod port;
 mod proofs;
 mod readers;
 mod reserve;
+mod retirement;
 mod seals;
 mod sessions;
 mod snapshots;

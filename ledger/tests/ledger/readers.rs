@@ -60,6 +60,10 @@ impl Storage for InPieces {
     fn rename(&self, folder: Folder, from: &str, to: &str) -> std::io::Result<()> {
         self.0.rename(folder, from, to)
     }
+    fn link(&self, file: &str, from: Folder, to: Folder) -> std::io::Result<()> {
+        self.0.link(file, from, to)
+    }
+
     fn unlink(&self, name: Name<'_>) -> std::io::Result<()> {
         self.0.unlink(name)
     }

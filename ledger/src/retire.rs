@@ -1,0 +1,154 @@
+//! Retirement: the oldest sealed segments leave the ledger, and a `retire` record says what they were, so that the chain
+//! stays provable from it on.
+//!
+//! Promises: nothing is touched before the record is durable; a kept file is in the archive, durably, before its name goes;
+//! files go oldest first, each durably before the next; what a crash leaves to do, the next opening does.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+use crate::entry::Entry;
+use crate::limits::LINE_BYTES_MAX;
+use crate::merkle::Tree;
+use crate::record::{Judged, judge};
+use crate::recovery::lines::Lines;
+use crate::recovery::past::{Past, SegmentFile};
+use crate::recovery::repair::RepairError;
+use crate::seal::SealBody;
+use crate::segment::{first_seq, in_ledger, own_entry};
+use crate::storage::{Access, Folder, Storage, read_part};
+
+/// The type of the record that retires segments.
+pub(crate) const RETIRE_TYPE: &str = "retire";
+
+/// The `body` of a `retire` record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Retirement {
+    /// Length of the files, without fill.
+    pub(crate) bytes: u64,
+    /// The first record of those that state again what is still needed.
+    pub(crate) carry: u64,
+    /// How many records there were.
+    pub(crate) count: u64,
+    pub(crate) first: u64,
+    pub(crate) first_digest: Digest,
+    /// The first segment's number.
+    pub(crate) from: u64,
+    /// Whether the files go to the archive.
+    pub(crate) kept: bool,
+    pub(crate) last: u64,
+    pub(crate) last_digest: Digest,
+    /// Over the roots in the seals of these segments.
+    pub(crate) root: Digest,
+    /// The last segment's number.
+    pub(crate) to: u64,
+}
+
+impl Retirement {
+    pub(crate) fn entry(&self) -> Entry {
+        own_entry(RETIRE_TYPE, serde_json::to_value(self).expect("strings and numbers always serialise"))
+    }
+
+    /// Whether this segment is among those that leave.
+    pub(crate) fn has(&self, segment: &str) -> bool {
+        first_seq(segment).is_some_and(|first_seq| first_seq <= self.last)
+    }
+
+    /// Whether a ledger that begins with record `first`, whose `prev` this is if it is known, is whole: what stood before
+    /// was retired. Where some of the retired files are still there, nobody knows the digest before the first of them.
+    pub(crate) fn covers(&self, first: u64, prev: Option<Digest>) -> bool {
+        first <= self.last || first == self.last + 1 && prev.is_none_or(|prev| prev == self.last_digest)
+    }
+}
+
+/// Why segments cannot be described.
+#[derive(Debug)]
+pub(crate) enum Undescribed {
+    Io(io::Error),
+    /// The segment with this first sequence number has no root, or does not say what its seal says.
+    Unsealed(u64),
+}
+
+impl From<io::Error> for Undescribed {
+    fn from(error: io::Error) -> Undescribed {
+        Undescribed::Io(error)
+    }
+}
+
+/// What a `retire` record says of the first `count` segments; `carry` is still to be told.
+pub(crate) fn describe<S: Storage>(
+    storage: &S,
+    segments: &[SegmentFile],
+    count: usize,
+    kept: bool,
+) -> Result<Retirement, Undescribed> {
+    let (mut roots, mut records, mut bytes) = (Tree::default(), 0, 0);
+    let (mut from, mut last): (Option<u64>, Option<(u64, u64, Digest)>) = (None, None);
+    for pair in segments.windows(2).take(count) {
+        let [closed, next] = pair else { continue };
+        let unsealed = || Undescribed::Unsealed(closed.first_seq);
+        let body = line(storage, next, 1, SealBody::of)?.ok_or_else(unsealed)?;
+        let (Some(held), Some(root)) = (body.count, body.root) else { return Err(unsealed()) };
+        if closed.first_seq.checked_add(held) != Some(next.first_seq) {
+            return Err(unsealed());
+        }
+        roots.push(&root);
+        records += held;
+        bytes += closed.content;
+        from.get_or_insert(body.number);
+        last = Some((body.number, next.first_seq - 1, body.last));
+    }
+    let first = segments.first().ok_or(Undescribed::Unsealed(0))?;
+    let unsealed = || Undescribed::Unsealed(first.first_seq);
+    let first_digest = line(storage, first, 0, |record| (record.seq == first.first_seq).then_some(record.digest))?;
+    let (first_digest, root) = (first_digest.ok_or_else(unsealed)?, roots.root().ok_or_else(unsealed)?);
+    let ((to, last, last_digest), from) = (last.ok_or_else(unsealed)?, from.ok_or_else(unsealed)?);
+    let first = first.first_seq;
+    Ok(Retirement { bytes, carry: 0, count: records, first, first_digest, from, kept, last, last_digest, root, to })
+}
+
+/// Something of one of the first two lines of a segment.
+fn line<S: Storage, T>(
+    storage: &S,
+    segment: &SegmentFile,
+    index: usize,
+    of: impl FnOnce(&crate::slice::Sliced<'_>) -> Option<T>,
+) -> io::Result<Option<T>> {
+    let file = storage.open(in_ledger(&segment.file()), Access::Read)?;
+    let bytes = read_part(storage, &file, 0, 2 * LINE_BYTES_MAX)?;
+    let found = Lines::new(&bytes, 0).nth(index).and_then(|line| match judge(line.bytes) {
+        Judged::Record(record) => of(&record),
+        Judged::Newer(_) | Judged::Bad(_) => None,
+    });
+    Ok(found)
+}
+
+/// Takes away the files that the newest `retire` record covers, if any are left.
+pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), RepairError> {
+    let Some(retired) = past.stated.retired.clone() else { return Ok(()) };
+    let left = past.segments.partition_point(|segment| segment.first_seq <= retired.last);
+    if left == 0 {
+        return Ok(());
+    }
+    let files: Vec<String> = past.segments[..left].iter().map(SegmentFile::file).collect();
+    if retired.kept {
+        for file in &files {
+            match storage.link(file, Folder::Ledger, Folder::Archive) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => linked.map_err(RepairError::Write)?,
+            }
+        }
+        storage.sync_folder(Folder::Archive).map_err(RepairError::Write)?;
+    }
+    for file in &files {
+        storage.unlink(in_ledger(file)).map_err(RepairError::Write)?;
+        storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;
+        let gone = past.segments.remove(0);
+        let next = past.segments.first().map_or(retired.last + 1, |segment| segment.first_seq);
+        past.records = past.records.saturating_sub(next - gone.first_seq);
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! Retirement: the oldest segments go, the chain stays provable, and no crash between leaves anything else.
+
+use ostler_ledger::storage::{Crash, Folder, Name, SimulatedDisk, SimulatedStorage, Stop};
+use ostler_ledger::{
+    AppendError, Class, Entry, EntryFault, Ledger, Options, ProveError, RetireError, Retired, VerifyOptions,
+    VerifyReport, prove,
+};
+use serde_json::json;
+
+use crate::judges::Judges;
+use crate::support::*;
+
+fn small(boot: &str) -> Options {
+    Options { segment_bytes: 1500, ..options(boot) }
+}
+
+fn open_small(disk: &SimulatedDisk, boot: &str) -> Ledger<SimulatedStorage> {
+    let (ledger, recovery) = Ledger::open(disk.storage(), small(boot)).unwrap();
+    assert_eq!((recovery.problems, recovery.degraded, recovery.loss), (Vec::new(), Vec::new(), false));
+    ledger
+}
+
+/// Six segments; one session lives, one has ended, one was silent since the first segment.
+fn sample() -> (SimulatedDisk, Ledger<SimulatedStorage>) {
+    let disk = SimulatedDisk::new();
+    let mut ledger = open_small(&disk, BOOT);
+    turn(&mut ledger, &[entry(Some("silent"), "once"), last_entry("gone", "and away")]);
+    while segments(&disk).len() < 6 {
+        let number = ledger.head().seq;
+        turn(&mut ledger, &[entry(Some("a"), &format!("a {number}")), entry(None, "none")]);
+    }
+    (disk, ledger)
+}
+
+fn carry() -> Vec<Entry> {
+    let again = |sid| Entry { sid: Some(sid), ..Entry::new("carry", members(json!({"body": {"text": "state"}}))) };
+    vec![again("silent".to_owned()), again("a".to_owned())]
+}
+
+fn retire(ledger: &mut Ledger<SimulatedStorage>, segments: usize, keep: bool) -> Result<Retired, RetireError> {
+    ledger.retire(segments, &carry(), &STAMP, keep)
+}
+
+/// As both judges say.
+fn check(disk: &SimulatedDisk) -> VerifyReport {
+    let options = VerifyOptions { boot: None, since: None };
+    Judges::new().report(&jsonl(disk), &options, &|| "what is retired".to_owned())
+}
+
+fn jsonl(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+    segments(disk).into_iter().filter(|(file, _bytes)| file.ends_with(".jsonl")).collect()
+}
+
+fn archived(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+    let content = |file: String| {
+        let bytes = disk.contents(Name { folder: Folder::Archive, file: &file }).unwrap();
+        (file, bytes)
+    };
+    disk.names(Folder::Archive).into_iter().map(content).collect()
+}
+
+#[test]
+fn the_oldest_segments_go_and_the_chain_goes_on() {
+    for keep in [true, false] {
+        let (disk, mut ledger) = sample();
+        let before = jsonl(&disk);
+        let done = retire(&mut ledger, 3, keep).unwrap();
+        assert!(done.left.is_none());
+        let bytes: usize = before[..3].iter().map(|(_file, bytes)| bytes.len()).sum();
+        assert_eq!(done.bytes, u64::try_from(bytes).unwrap());
+        assert_eq!(archived(&disk), if keep { before[..3].to_vec() } else { Vec::new() });
+        let first: u64 = before[3].0[..20].parse().unwrap();
+        assert_eq!(done.records, first - 1);
+        let report = check(&disk);
+        assert!(report.ok(), "{report:?}");
+        assert_eq!((report.head, report.records), (ledger.head(), ledger.head().seq - first + 1));
+        // Each session goes on where it was, the silent one too, and so after an opening.
+        for boot in [BOOT, OTHER_BOOT] {
+            turn(
+                &mut ledger,
+                &[entry(Some("silent"), "speaks"), entry(Some("a"), "goes on"), entry(Some("gone"), "new")],
+            );
+            drop(ledger);
+            assert!(check(&disk).ok());
+            ledger = open_small(&disk, boot);
+        }
+        assert_eq!(ledger.record(first - 1).unwrap(), None);
+        assert!(matches!(prove(&disk.storage(), first - 1, None), Err(ProveError::Missing(_))));
+        prove(&disk.storage(), first, None).unwrap();
+        // And again, down to the segment that is written to.
+        let (sealed, active) = (ledger.sealed_segments(), jsonl(&disk).pop().unwrap().0);
+        retire(&mut ledger, sealed, keep).unwrap();
+        assert_eq!(jsonl(&disk)[0].0, active);
+        drop(ledger);
+        assert!(check(&disk).ok());
+        open_small(&disk, BOOT);
+    }
+}
+
+/// Without its record, beyond it, or with another beginning, it is a loss as ever.
+#[test]
+fn a_missing_beginning_is_whole_only_if_it_was_retired() {
+    let (disk, mut ledger) = sample();
+    let files = jsonl(&disk);
+    assert_eq!(check(&disk_of(&files[1..])).problems[0].class, Class::Loss);
+    retire(&mut ledger, 2, false).unwrap();
+    drop(ledger);
+    let files = jsonl(&disk);
+    assert!(check(&disk_of(&files)).ok());
+    let beyond = check(&disk_of(&files[1..]));
+    assert_eq!(beyond.problems[0].class, Class::Loss, "{beyond:?}");
+    let (_ledger, recovery) = Ledger::open(disk_of(&files[1..]).storage(), small(BOOT)).unwrap();
+    assert!(recovery.loss);
+    // The retirement of another ledger says nothing of this one.
+    let (other, mut ledger) = sample();
+    turn(&mut ledger, &[entry(None, "another history")]);
+    retire(&mut ledger, 2, false).unwrap();
+    let foreign = jsonl(&other).pop().unwrap();
+    let mixed = [&files[..files.len() - 1], &[foreign]].concat();
+    assert!(!check(&disk_of(&mixed)).ok());
+}
+
+#[test]
+fn what_cannot_go_is_refused_and_nothing_is_touched() {
+    let (disk, mut ledger) = sample();
+    let before = jsonl(&disk);
+    let sealed = ledger.sealed_segments();
+    assert_eq!(sealed, 5);
+    for wrong in [0, sealed + 1] {
+        assert!(matches!(retire(&mut ledger, wrong, true), Err(RetireError::NotSealed { .. })));
+    }
+    let one = &carry()[1..];
+    let refused = ledger.retire(1, one, &STAMP, true);
+    assert!(matches!(&refused, Err(RetireError::NotCarried(sid)) if sid == "silent"), "{refused:?}");
+    let own = Entry::new("retire", members(json!({"body": {}})));
+    let refused = ledger.append(&[own], &STAMP);
+    assert!(matches!(refused, Err(AppendError::Entry { fault: EntryFault::Type(_), .. })));
+    assert_eq!(jsonl(&disk), before);
+    ledger.append(&[entry(None, "not synced")], &STAMP).unwrap();
+    assert!(matches!(retire(&mut ledger, 1, true), Err(RetireError::Unsynced)));
+    drop(ledger);
+
+    // Damage stays as evidence.
+    let mut files = before;
+    files[1].1[300] ^= 1;
+    let disk = disk_of(&files);
+    let (mut ledger, _recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
+    assert!(matches!(retire(&mut ledger, 2, true), Err(RetireError::Unprovable(_))));
+    assert!(retire(&mut ledger, 1, true).is_ok());
+}
+
+/// What was set aside of a retired segment is neither stated again nor a problem; a head of what was retired is no loss.
+#[test]
+fn what_was_said_of_retired_segments_is_over() {
+    let disk = SimulatedDisk::new();
+    let mut ledger = open_small(&disk, BOOT);
+    let kept = turn(&mut ledger, &[entry(Some("silent"), "once")])[0];
+    drop(ledger);
+    let (file, mut bytes) = jsonl(&disk).remove(0);
+    bytes.extend(b"{\"d\":\"no record\"}\n");
+    disk.tamper(segment(&file), &bytes);
+    let (mut ledger, recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
+    turn(&mut ledger, &recovery.owed);
+    while jsonl(&disk).len() < 4 {
+        turn(&mut ledger, &[entry(Some("a"), "and on")]);
+    }
+    assert_eq!(check(&disk).problems[0].class, Class::SuspiciousTail);
+    retire(&mut ledger, 2, true).unwrap();
+    drop(ledger);
+    assert!(check(&disk).ok());
+    let (_ledger, recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
+    assert_eq!((recovery.owed, recovery.degraded), (Vec::new(), Vec::new()));
+    let first: u64 = jsonl(&disk)[0].0[..20].parse().unwrap();
+    let before = ostler_ledger::Position { seq: first - 1, digest: kept.digest };
+    for (since, ok) in [(kept, true), (before, false)] {
+        let options = VerifyOptions { boot: None, since: Some(since) };
+        let report = Judges::new().report(&jsonl(&disk), &options, &|| "a retired head".to_owned());
+        assert_eq!(report.ok(), ok, "{report:?}");
+    }
+}
+
+/// The process or the machine stops before and after every call of a retirement, and of the opening that finishes it.
+#[test]
+fn a_crash_at_any_call_leaves_the_old_or_the_new() {
+    let mut finished = 0;
+    for keep in [true, false] {
+        for (stop, crash) in
+            [(true, Crash::Kill), (false, Crash::Kill), (true, Crash::PowerLoss), (false, Crash::PowerLoss)]
+        {
+            for call in 0.. {
+                let at = |call| if stop { Stop::Before(call) } else { Stop::After(call) };
+                let (disk, mut ledger) = sample();
+                let before = jsonl(&disk);
+                disk.stop_at(at(call));
+                let done = retire(&mut ledger, 3, keep);
+                drop(ledger);
+                disk.crash(crash, call);
+                let context = format!("keep {keep}, {stop}, {crash:?}, call {call}");
+                whole(&disk, &before, keep, &context);
+                let done = done.is_ok_and(|done| done.left.is_none());
+                for again in 0..if done { 0 } else { 40 } {
+                    let boot = format!("boot {again}");
+                    disk.stop_at(at(again));
+                    let opened = Ledger::open(disk.storage(), small(&boot)).is_ok();
+                    disk.crash(crash, again + 1000 * call);
+                    whole(&disk, &before, keep, &format!("{context}, then call {again} of an opening"));
+                    if opened {
+                        break;
+                    }
+                }
+                let ledger = open_small(&disk, "boot last");
+                drop(ledger);
+                let left = whole(&disk, &before, keep, &context);
+                assert!(left == 0 || left == 3, "{context}: {left} are gone");
+                finished += usize::from(left == 3);
+                if done {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(finished > 20, "{finished}");
+}
+
+/// Verifies, and nothing that is to be kept is gone; how many segments are.
+fn whole(disk: &SimulatedDisk, before: &[(String, Vec<u8>)], keep: bool, context: &str) -> usize {
+    let options = VerifyOptions { boot: None, since: None };
+    let report = ostler_ledger::verify(&disk.storage(), &options).unwrap();
+    assert!(report.ok(), "{context}: {report:?}");
+    let files = jsonl(disk);
+    let gone = before.iter().take_while(|old| !files.iter().any(|(file, _bytes)| *file == old.0)).count();
+    assert_eq!(files[0].0, before[gone].0, "{context}: the oldest go first");
+    if keep {
+        assert_eq!(archived(disk)[..gone], before[..gone], "{context}");
+    }
+    gone
+}
