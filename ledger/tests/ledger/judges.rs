@@ -105,3 +105,34 @@ fn the_second_judge_reads_folders() {
     assert_eq!(run(&golden.join("absent"), &[]).0, Some(1));
     assert_eq!(run(&golden, &["--since", "not a head"]).0, Some(2));
 }
+
+/// The documents that are handed out: proofs, and one session's lines.
+#[test]
+fn the_second_judge_reads_proofs_and_histories() {
+    let golden = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let head = verify_folder(&golden.join("v1-sealed"), &VerifyOptions::default()).unwrap().head;
+    let older = Position { seq: head.seq - 1, ..head };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("document");
+    let run = |bytes: &[u8], arguments: &[&str]| {
+        std::fs::write(&file, bytes).unwrap();
+        let mut command = second();
+        command.arg(arguments[0]).arg(&file).args(&arguments[1..]);
+        let output = command.output().expect("python3 runs");
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    for (seq, name) in [(3, "sealed-3.json"), (16, "active-16.json")] {
+        let proof = std::fs::read(golden.join("v1-proofs").join(name)).unwrap();
+        let (code, text) = run(&proof, &["--proof", "--head", &head.to_string()]);
+        assert!(code == Some(0) && text.contains(&format!("\"seq\": {seq},")), "{name}: {code:?} {text}");
+        assert_eq!(run(&proof, &["--proof", "--head", &older.to_string()]).0, Some(8), "{name}");
+        let changed = String::from_utf8(proof).unwrap().replacen("\\\"v\\\":1}", "\\\"v\\\":2}", 1);
+        assert_eq!(run(changed.as_bytes(), &["--proof", "--head", &head.to_string()]).0, Some(8), "{name}");
+    }
+    let all = std::fs::read_to_string(golden.join("v1/00000000000000000001.jsonl")).unwrap();
+    let of_one: Vec<&str> =
+        all.split_inclusive('\n').filter(|line| line.contains("\"sid\":\"k3x9q2m7w5ab\"")).collect();
+    assert!(of_one.len() > 1, "{all}");
+    assert_eq!(run(of_one.concat().as_bytes(), &["--history"]).0, Some(0));
+    assert_eq!(run([of_one[1], of_one[0]].concat().as_bytes(), &["--history"]).0, Some(8));
+}
