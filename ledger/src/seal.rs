@@ -63,6 +63,9 @@ impl Says {
     }
 }
 
+/// What is wrong with a seal in any other place.
+pub(crate) const STRAY_SEAL: &str = "a seal that is not the second record of its segment";
+
 /// The segment at the end of what was read or written, and the one before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -126,6 +129,11 @@ impl Sealing {
         self.here.as_ref().filter(|here| here.first_seq == first_seq)?.number
     }
 
+    /// Where the seal stands in the segment at the end, if that is the one with this first sequence number.
+    pub(crate) fn second(&self, first_seq: u64) -> Option<u64> {
+        self.here.as_ref().filter(|here| here.first_seq == first_seq).map(|here| here.second)
+    }
+
     /// The segment that the seal in the last one closes, by its first sequence number.
     pub(crate) fn closed(&self) -> Option<u64> {
         let before = self.before.as_ref()?;
@@ -143,7 +151,7 @@ impl Sealing {
                 None => Some("a seal whose body cannot be read"),
             },
             (true, false) if self.seals(first_seq) => Some("the segment before is not sealed"),
-            (false, true) => Some("a seal that is not the second record of its segment"),
+            (false, true) => Some(STRAY_SEAL),
             (true | false, false) => None,
         }
     }

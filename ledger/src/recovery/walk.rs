@@ -17,7 +17,7 @@ use crate::chain::{Heads, SessionHead};
 use crate::digest::{Digest, Position};
 use crate::limits::{LINE_BYTES_MIN, VERSION};
 use crate::record::{Judged, judge};
-use crate::seal::{SEAL_TYPE, Says, Sealing};
+use crate::seal::{SEAL_TYPE, STRAY_SEAL, Says, Sealing};
 use crate::segment::{SEGMENT_TYPE, SegmentBody};
 use crate::slice::Sliced;
 
@@ -255,14 +255,26 @@ impl Walk {
 
     /// What is wrong with a record at the beginning of a segment, as far as the segment before tells; or with a seal.
     fn seal_fault(&self, record: &Sliced<'_>) -> Option<&'static str> {
-        if record.seq != self.here.0 + 1 && record.t != SEAL_TYPE {
-            return None;
+        // Only a record that can be the second one is compared with all that waits: a forged file may be full of seals.
+        match record.t == SEAL_TYPE {
+            true if record.seq != self.second_here() => return Some(STRAY_SEAL),
+            false if record.seq != self.here.0 + 1 => return None,
+            true | false => {}
         }
         let mut sealing = self.sealing.clone();
         for pending in &self.pending {
             sealing.admit(pending.segment, pending.position, pending.says);
         }
         sealing.fault(self.here.0, record)
+    }
+
+    /// The sequence number at which the seal of this segment stands.
+    fn second_here(&self) -> u64 {
+        let first = || self.pending.iter().find(|pending| pending.segment == self.here.0);
+        self.sealing.second(self.here.0).unwrap_or_else(|| match first() {
+            Some(Pending { says: Says::Segment(_), position, .. }) => position.seq + 1,
+            Some(_) | None => self.here.0 + 1,
+        })
     }
 
     /// What is wrong with a `segment` record, or with another record in its place. It may stand inside a turn: an
