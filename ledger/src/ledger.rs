@@ -25,7 +25,7 @@ use crate::lookup::record_in;
 use crate::reader::{ReadError, Records};
 use crate::record::Record;
 use crate::recovery::past::{Past, SegmentFile, Stated};
-use crate::recovery::repair::create_empty;
+use crate::recovery::repair::{create_empty, is_lack_of_room};
 use crate::retire::RETIRE_TYPE;
 use crate::seal::{SEAL_TYPE, Says, SealBody};
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
@@ -392,8 +392,7 @@ impl<S: Storage> Ledger<S> {
 }
 
 fn append_error(error: io::Error) -> AppendError {
-    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
-    if full.contains(&error.kind()) { AppendError::StorageFull(error) } else { AppendError::StorageFailed(error) }
+    if is_lack_of_room(&error) { AppendError::StorageFull(error) } else { AppendError::StorageFailed(error) }
 }
 
 fn wide(len: usize) -> u64 {

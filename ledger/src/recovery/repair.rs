@@ -158,8 +158,9 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
         } else {
             match replace(storage, &segment.file(), to) {
                 // No room for a second copy: write it in place. The attempt has changed the folder, so its sync has
-                // something to do as well.
-                Err(RepairError::Write(_)) => {
+                // something to do as well. After any other failure the next opening tries again: a name that a failed
+                // sync forgot comes back with the copy alone.
+                Err(RepairError::Write(error)) if is_lack_of_room(&error) => {
                     let _left_over = storage.unlink(in_ledger(REPLACEMENT));
                     rewrite(storage, &segment.file(), 0, to)?
                 }
@@ -171,6 +172,11 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
         storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;
     }
     Ok(rewritten)
+}
+
+/// The disk, a quota or a size limit is full.
+pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 /// Cuts a segment at `to` and writes `from..to` again, so that the sync has something to do. A cut that an earlier sync

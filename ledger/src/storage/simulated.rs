@@ -113,6 +113,11 @@ impl SimulatedDisk {
         self.world().faults.len()
     }
 
+    /// Takes back the faults that have not struck yet.
+    pub fn withdraw_faults(&self) {
+        self.world().faults.clear();
+    }
+
     /// Stops the running process at a call. Every later call of it fails; then call [`SimulatedDisk::crash`].
     pub fn stop_at(&self, stop: Stop) {
         self.world().stop = Some(stop);

@@ -20,7 +20,7 @@ pub(crate) struct Model {
 
 impl Model {
     /// Checks a recovered ledger, and takes what survived as acknowledged: recovery has synced it.
-    fn accept(&mut self, found: &[String], context: &str) {
+    pub(crate) fn accept(&mut self, found: &[String], context: &str) {
         let mut whole = vec![self.acknowledged.clone()];
         for turn in &self.open {
             let before = whole.last().expect("never empty").clone();
@@ -48,7 +48,7 @@ impl Machine {
         self.open_folding(&mut Texts::default())
     }
 
-    fn open_folding(&self, fold: &mut Texts) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
+    pub(crate) fn open_folding(&self, fold: &mut Texts) -> Result<(Ledger<SimulatedStorage>, Recovery), OpenError> {
         let (segment_bytes, snapshot_tail_bytes) = (self.segment_bytes, 1);
         let reserve_bytes = 3_000;
         let options =

@@ -133,3 +133,53 @@ fn every_failure_of_every_call_comes_to_what_the_table_says() {
         }
     }
 }
+
+/// A failed sync forgets what it should have made durable; the opening after it makes that durable again, and that can
+/// fail as well, in every call that it makes. Once an opening succeeds, no loss of power takes back what was acknowledged.
+#[test]
+fn what_failed_syncs_forgot_is_durable_once_an_opening_succeeds() {
+    let fault = |call, after| Fault { call, after, kind: EIO };
+    let syncs = || [Call::SyncData, Call::SyncFolder].into_iter().flat_map(move |call| (0..4).map(move |n| (call, n)));
+    let calls = [Call::Create, Call::Write, Call::Truncate, Call::Rename];
+    let others = || calls.into_iter().flat_map(move |call| (0..2).map(move |n| (call, n)));
+    let mut thrice = 0;
+    for (first, second) in syncs().flat_map(|first| syncs().map(move |second| (first, second))) {
+        for third in others() {
+            let context = format!("{first:?}, {second:?}, {third:?}");
+            let mut machine = new_machine();
+            let mut model = Model::default();
+            let mut ledger = machine.recover(&mut model, &context);
+            live(&mut ledger, &mut model, &context);
+            drop(ledger);
+            machine.crash(Crash::PowerLoss, third.1);
+            let mut failed = 0;
+            for (call, after) in [first, second, third] {
+                machine.disk.inject(fault(call, after));
+                failed += u32::from(!attempt(&machine, &mut model, &context));
+                machine.disk.withdraw_faults();
+            }
+            thrice += u32::from(failed == 3);
+            assert!(attempt(&machine, &mut model, &context), "{context}: nothing fails any more");
+            machine.crash(Crash::PowerLoss, third.1 + 1);
+            drop(machine.recover(&mut model, &context));
+        }
+    }
+    assert!(thrice > 20, "three attempts failed in {thrice} runs");
+}
+
+/// Opens and writes a turn. Returns whether it was acknowledged.
+fn attempt(machine: &Machine, model: &mut Model, context: &str) -> bool {
+    let mut fold = Texts::default();
+    let Ok((mut ledger, recovery)) = machine.open_folding(&mut fold) else { return false };
+    model.accept(&fold.texts, context);
+    let batch = [recovery.owed, vec![entry(None, "attempted")]].concat();
+    if ledger.append(&batch, &STAMP).is_err() {
+        return false;
+    }
+    model.open.push(vec!["attempted".to_owned()]);
+    let synced = ledger.sync().is_ok();
+    if synced {
+        model.synced();
+    }
+    synced
+}
