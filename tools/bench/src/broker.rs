@@ -67,7 +67,7 @@ impl Broker {
 
     /// Runs a command of the product on this root and returns its document.
     pub(crate) fn run(&self, words: &[&str]) -> Result<Value, String> {
-        let output = at("the product", command(&self.program, &self.root).args(words).arg("--json").output())?;
+        let output = at("the product", command(&self.program, &self.root).arg("--json").args(words).output())?;
         let said = serde_json::from_slice(&output.stdout);
         said.map_err(|_| format!("{words:?}: {}", String::from_utf8_lossy(&output.stderr)))
     }
@@ -118,7 +118,8 @@ impl Client {
             return Ok(false);
         }
         self.filled = 0;
-        let is_error = said.windows(8).any(|window| window == b"\"error\":");
+        // An operation that came to its end says `"error":null`.
+        let is_error = said.windows(9).any(|window| window == b"\"error\":{");
         if is_error { Err(String::from_utf8_lossy(said).into_owned()) } else { Ok(true) }
     }
 }
