@@ -32,7 +32,7 @@ impl Walk {
         }
         self.settled = pending.end;
         self.settled_last = pending.position;
-        self.records += 1;
+        self.records = self.records.saturating_add(1);
         sink(Settled::at(pending.position, pending.line.bytes(segment)));
     }
 
