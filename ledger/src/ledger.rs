@@ -17,8 +17,8 @@ pub use opening::{OpenError, Options, Recovery};
 pub use retiring::{RetireError, Retired};
 pub use snapshots::{DroppedSnapshot, Fold, SnapshotDraft, SnapshotError};
 
-use crate::chain::{Draft, Drafted};
-use crate::digest::{Digest, Position};
+use crate::chain::{Draft, Drafted, Heads};
+use crate::digest::Position;
 use crate::entry::{Entry, EntryFault, Stamp};
 use crate::limits::{BATCH_BYTES_MAX, TAIL_BYTES_MAX};
 use crate::lookup::record_in;
@@ -27,7 +27,7 @@ use crate::record::Record;
 use crate::recovery::past::{Past, SegmentFile, Stated};
 use crate::recovery::repair::{create_empty, is_lack_of_room};
 use crate::retire::RETIRE_TYPE;
-use crate::seal::{SEAL_TYPE, Says, SealBody};
+use crate::seal::{SEAL_TYPE, Says, SealBody, Sealing};
 use crate::segment::{SEGMENT_TYPE, SegmentBody, file_name, in_ledger};
 use crate::storage::{Folder, Storage, write_all};
 
@@ -132,6 +132,14 @@ struct Opening {
 }
 
 impl Opening {
+    /// Of the segment behind these heads, in the ledger `id` and this boot; `before` is the number of the one that it closes.
+    fn behind(heads: &Heads, sealing: &Sealing, before: u64, boot: &str, id: &str) -> Opening {
+        let last = heads.last;
+        let previous = (last.seq > 0).then_some(last.digest);
+        let (boot, ledger, number) = (boot.to_owned(), id.to_owned(), before + 1);
+        Opening { segment: SegmentBody { boot, ledger, number, previous }, seal: sealing.seal(before) }
+    }
+
     fn entries(&self) -> Vec<Entry> {
         [self.segment.entry()].into_iter().chain(self.seal.as_ref().map(SealBody::entry)).collect()
     }
@@ -331,10 +339,7 @@ impl<S: Storage> Ledger<S> {
     /// What the next segment begins with.
     fn opening(&self) -> Opening {
         let before = self.active.as_ref().map_or(0, |active| active.number);
-        let last = self.past.heads.last;
-        let previous: Option<Digest> = (last.seq > 0).then_some(last.digest);
-        let (boot, ledger, number) = (self.options.boot.clone(), self.id.clone(), before + 1);
-        Opening { segment: SegmentBody { boot, ledger, number, previous }, seal: self.past.sealing.seal(before) }
+        Opening::behind(&self.past.heads, &self.past.sealing, before, &self.options.boot, &self.id)
     }
 
     fn write(&mut self, bytes: &[u8], opening: Option<&Opening>, keep: u64) -> Result<(), AppendError> {

@@ -103,12 +103,6 @@ mod tests {
         (0..count).map(|number| Digest([number; 32])).collect()
     }
 
-    fn root(digests: &[Digest]) -> Option<Digest> {
-        let mut tree = Tree::default();
-        digests.iter().for_each(|digest| tree.push(digest));
-        tree.root()
-    }
-
     /// The definition of RFC 6962, section 2.1, word for word.
     fn defined(digests: &[Digest]) -> Digest {
         match digests {
@@ -122,10 +116,10 @@ mod tests {
 
     #[test]
     fn the_growing_tree_has_the_root_that_the_definition_gives() {
-        assert_eq!(root(&[]), None);
+        assert_eq!(root_of(&[]), None);
         for count in 1..=70 {
             let digests = digests(count);
-            assert_eq!(root(&digests), Some(defined(&digests)), "{count} leaves");
+            assert_eq!(root_of(&digests), Some(defined(&digests)), "{count} leaves");
         }
     }
 
@@ -133,7 +127,7 @@ mod tests {
     fn every_path_leads_to_the_root_and_nowhere_else() {
         for count in 1..=40_u8 {
             let digests = digests(count);
-            let root = root(&digests);
+            let root = root_of(&digests);
             for (index, at) in (0..count).map(|index| (usize::from(index), u64::from(index))) {
                 let path = path(&digests, index).unwrap();
                 let by = |digest: &Digest, at, count, path: &[Digest]| root_by(digest, at, count, path);
@@ -165,6 +159,6 @@ mod tests {
     #[test]
     fn the_hashes_are_those_of_stock_tools() {
         let expected = Digest::from_hex(b"28fb81e496897e0ce886f08602392e9239b65c659041e5202163e58ad898f444").unwrap();
-        assert_eq!(root(&digests(2)), Some(expected));
+        assert_eq!(root_of(&digests(2)), Some(expected));
     }
 }

@@ -143,8 +143,7 @@ impl Sealing {
     /// What is wrong with the next record as the second of its segment, where the seal stands, or as any other. What a
     /// hole has swallowed cannot be compared, and is no fault here.
     pub(crate) fn fault(&self, first_seq: u64, record: &Sliced<'_>) -> Option<&'static str> {
-        let here = self.here.as_ref().filter(|here| here.first_seq == first_seq);
-        let second = here.map_or(first_seq + 1, |here| here.second);
+        let second = self.second(first_seq).unwrap_or(first_seq + 1);
         match (record.seq == second, record.t == SEAL_TYPE) {
             (true, true) => match SealBody::of(record) {
                 Some(body) => self.closing_fault(first_seq, record.seq, &body),

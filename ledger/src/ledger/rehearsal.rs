@@ -7,12 +7,11 @@
 
 use std::io;
 
-use super::Options;
+use super::{Opening, Options};
 use crate::chain::Draft;
 use crate::entry::{Entry, Stamp};
 use crate::recovery::table::Class;
 use crate::recovery::{Judgement, Repaired, Survey, survey};
-use crate::segment::SegmentBody;
 use crate::storage::Storage;
 
 /// The type of the record that is rehearsed. It is never written.
@@ -42,12 +41,8 @@ pub(super) fn holds<S: Storage>(
     let mut draft = Draft::on(heads);
     let mut push = |entry: &Entry, end| draft.push(&mut turn, entry, stamp, durable, end).map_err(io::Error::other);
     if next.rotates {
-        let previous = (durable > 0).then_some(heads.last.digest);
-        let (boot, ledger) = (options.boot.clone(), id.to_owned());
-        push(&SegmentBody { boot, ledger, number: next.number + 1, previous }.entry(), false)?;
-        if let Some(seal) = found.walk.sealing.seal(next.number) {
-            push(&seal.entry(), false)?;
-        }
+        let opening = Opening::behind(heads, &found.walk.sealing, next.number, &options.boot, id);
+        opening.entries().iter().try_for_each(|own| push(own, false).map(drop))?;
     }
     let last = push(&Entry::new(REHEARSED_TYPE, serde_json::Map::new()), true)?;
     let appended = last.seq - durable;

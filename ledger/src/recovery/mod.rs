@@ -54,15 +54,19 @@ pub struct Problem {
 impl Problem {
     /// The finding in one line, as it stands among what is degraded.
     pub fn line(&self) -> String {
-        format!("ledger: {} in {} at {}: {}", self.class.name(), self.segment, self.offset, self.detail)
+        line_of(self.class, &self.segment, self.offset, &self.detail)
     }
 }
 
 impl TailReport {
     /// As [`Problem::line`].
     pub fn line(&self) -> String {
-        format!("ledger: {} in {} at {}: {}", self.class.name(), self.segment, self.offset, self.detail)
+        line_of(self.class, &self.segment, self.offset, &self.detail)
     }
+}
+
+fn line_of(class: Class, segment: &str, offset: u64, detail: &str) -> String {
+    format!("ledger: {} in {segment} at {offset}: {detail}", class.name())
 }
 
 /// The end of the ledger that is not a whole, well-linked turn.
@@ -119,9 +123,10 @@ impl Survey {
 
     /// What the writer goes on from, once the files were repaired.
     pub(crate) fn into_past(self) -> Past {
+        let kept = self.kept().len();
         let Survey { walk, mut segments, stated, .. } = self;
         let settled = walk.settled;
-        segments.truncate(if settled.offset == 0 { settled.segment } else { settled.segment + 1 });
+        segments.truncate(kept);
         if let Some(last) = segments.get_mut(settled.segment) {
             last.content = settled.offset;
         }

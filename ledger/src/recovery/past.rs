@@ -136,7 +136,12 @@ impl Stated {
 
     /// Whether a `gap` record states this problem.
     pub(crate) fn states(&self, problem: &Problem) -> bool {
-        problem.seq.is_some_and(|first| self.gaps.contains_key(&place(first, &problem.segment, problem.offset)))
+        self.named(problem).is_some()
+    }
+
+    /// The sessions that the `gap` records of this problem name, if there are any.
+    fn named(&self, problem: &Problem) -> Option<&BTreeSet<String>> {
+        self.gaps.get(&place(problem.seq?, &problem.segment, problem.offset))
     }
 
     /// What was said of retired segments means nothing any more: nobody could read it once they are gone.
@@ -161,8 +166,7 @@ impl Stated {
     /// wrote cannot be: nobody here knows what it is.
     pub(crate) fn add_to(&self, problems: &mut Vec<Problem>) -> Vec<Problem> {
         for problem in problems.iter_mut() {
-            let named = problem.seq.map(|first| place(first, &problem.segment, problem.offset));
-            let named = named.and_then(|place| self.gaps.get(&place)).into_iter().flatten().cloned();
+            let named = self.named(problem).into_iter().flatten().cloned();
             let all: BTreeSet<String> = named.chain(problem.sessions.drain(..)).collect();
             problem.sessions = all.into_iter().collect();
         }

@@ -142,7 +142,7 @@ fn parse_name(file: &str) -> Option<TailReport> {
 /// Cuts the tail and writes again what no `dur` proves to be on the disk. Returns how many bytes were written again.
 pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, RepairError> {
     let (settled, durable) = (survey.walk.settled, survey.walk.durable_place);
-    let kept = if settled.offset == 0 { settled.segment } else { settled.segment + 1 };
+    let kept = survey.kept().len();
     // From the last to the first: a crash between leaves no hole.
     for segment in survey.segments.iter().skip(kept).rev() {
         storage.unlink(in_ledger(&segment.file())).map_err(RepairError::Write)?;
