@@ -26,7 +26,6 @@ use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
 use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
-use ostler_ledger::storage::Disk;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -120,15 +119,10 @@ impl World for Hands {
 
     fn store(&mut self, snapshot: Snapshot) -> std::io::Result<()> {
         let (root, posts) = (self.published.root.path().to_owned(), self.posts.clone());
-        let thread = std::thread::Builder::new().name("snapshot".to_owned());
-        let writing = thread.spawn(move || {
-            if let Err(error) = priority::lower() {
-                tracing::debug!(%error, "the writer of snapshots keeps its priority");
-            }
-            let stored = snapshot.write(&Disk::new(root.join("ledger"), root.join("quarantine")));
+        priority::behind("snapshot", move || {
+            let stored = snapshot.write(&start::disk(&root));
             posts.post_blocking(Post::Stored(stored));
-        });
-        writing.map(drop)
+        })
     }
 
     fn tell(&mut self, reply: oneshot::Sender<Told>, told: Told) {

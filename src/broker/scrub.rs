@@ -22,13 +22,8 @@ pub struct Scrub {
 impl Scrub {
     /// Verifies on a thread of its own, which ends with the process at the latest; tells what is wrong.
     pub fn begin(self, found: watch::Sender<Vec<Standing>>) {
-        let thread = std::thread::Builder::new().name("scrub".to_owned()).spawn(move || {
-            if let Err(error) = priority::lower() {
-                tracing::debug!(%error, "the scrub keeps its priority");
-            }
-            found.send_replace(self.look());
-        });
-        if let Err(error) = thread {
+        let look = move || drop(found.send_replace(self.look()));
+        if let Err(error) = priority::behind("scrub", look) {
             tracing::warn!(%error, "what lies before the snapshot is not verified");
         }
     }

@@ -91,7 +91,7 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     }
     note_lock(&lock);
     reporter.stage(Stage::Ledger);
-    let boot = ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
+    let boot = boot()?;
     let (mut turn, recovery) = open_ledger(&root, &boot)?;
     note(&recovery);
     let incarnation = lock::incarnation(turn.ledger_id(), lock.owner());
@@ -138,11 +138,18 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
     }
 }
 
+/// The folders of the ledger of the state root that lies here.
+pub(super) fn disk(root: &Path) -> Disk {
+    Disk::new(root.join("ledger"), root.join("quarantine"))
+}
+
+fn boot() -> Result<String, WireError> {
+    ProcessIdentity::current().map(|this| this.boot).map_err(|error| stored("read the boot id", &error))
+}
+
 /// The ledger alone, recovered; what it says is not folded.
 pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
-    let boot = ProcessIdentity::current().map_err(|error| stored("read the boot id", &error))?.boot;
-    let disk = Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
-    let opened = Ledger::open(disk, Options::new(entropy::hex::<16>(), boot));
+    let opened = Ledger::open(disk(root.path()), Options::new(entropy::hex::<16>(), boot()?));
     opened.map_err(|error| of_ledger(root, unopened(&error)))
 }
 
@@ -152,8 +159,7 @@ fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), Wir
         let made = crate::host::files::make_folder(&path);
         made.map_err(|error| stored(&format!("make the folder {}", path.display()), &error.source))?;
     }
-    let disk = || Disk::new(root.path().join("ledger"), root.path().join("quarantine"));
-    let opened = Turn::open(disk, &Options::new(entropy::hex::<16>(), boot), Retention::default());
+    let opened = Turn::open(|| disk(root.path()), &Options::new(entropy::hex::<16>(), boot), Retention::default());
     opened.map_err(|error| {
         let error = match &error {
             FoldError::Open(error) => unopened(error),

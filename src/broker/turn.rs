@@ -138,7 +138,7 @@ pub(super) struct Batch<T> {
     events: Vec<Event>,
     bytes: usize,
     /// What was asked, by whom, and what is to be answered.
-    pub(super) inputs: Vec<(Input, Option<T>, Answer)>,
+    pub(super) inputs: Vec<Asked<T>>,
     pub(super) need: Need,
     pub(super) gone: HashMap<SessionId, Arc<Session>>,
     pub(super) first_seq: u64,

@@ -241,15 +241,21 @@ fn until_full(turn: &mut Sut) {
     panic!("it is never full");
 }
 
-#[test]
-fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refused() {
-    let disk = SimulatedDisk::new();
-    let mut turn = open(&disk);
+/// A broker that serves a live session, on a disk that takes no more of what begins something.
+fn full(disk: &SimulatedDisk) -> Sut {
+    let mut turn = open(disk);
     turn.serve();
     run(&mut turn, vec![(request("k", 1, spawn("a")), None)]).unwrap();
     run(&mut turn, vec![(started("a"), None)]).unwrap();
     disk.set_capacity(Some(disk.used()));
     until_full(&mut turn);
+    turn
+}
+
+#[test]
+fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refused() {
+    let disk = SimulatedDisk::new();
+    let mut turn = full(&disk);
     // One turn, and each gets what it can.
     let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000 };
     let both = vec![(request("b", 3, spawn("b")), Some("spawn")), (request("s", 4, stop.clone()), Some("stop"))];
@@ -279,12 +285,7 @@ fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refus
 #[test]
 fn beats_are_refused_on_a_full_disk_and_the_lack_is_told_until_there_is_room() {
     let disk = SimulatedDisk::new();
-    let mut turn = open(&disk);
-    turn.serve();
-    run(&mut turn, vec![(request("k", 1, spawn("a")), None)]).unwrap();
-    run(&mut turn, vec![(started("a"), None)]).unwrap();
-    disk.set_capacity(Some(disk.used()));
-    until_full(&mut turn);
+    let mut turn = full(&disk);
     let beat = || (Input::Beat { seen: BTreeMap::new(), whole: true }, None);
     // A beat is shorter than a resume, so a few may still fit.
     let mut refused = Vec::new();

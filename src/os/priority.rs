@@ -3,12 +3,26 @@
 
 use std::io;
 
+/// Does this on a thread of its own, which ends with the process at the latest, and only when nothing else wants the processor.
+///
+/// # Errors
+/// There is no thread for it; nothing is done.
+pub fn behind(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+        if let Err(error) = lower() {
+            tracing::debug!(%error, "this thread keeps its priority");
+        }
+        work();
+    });
+    thread.map(drop)
+}
+
 /// From here on this thread gets the processor when nobody else wants it, where the system gives threads a priority of their
 /// own; elsewhere nothing changes.
 ///
 /// # Errors
 /// The system refuses. That costs time, and nothing else.
-pub fn lower() -> io::Result<()> {
+fn lower() -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
         /// As nice as a process can be.

@@ -1,7 +1,6 @@
 //! `ostler ledger prove SEQ` and `ostler ledger verify --proof FILE --head SEQ:DIGEST`: one document shows that a record belongs to the history
 //! that ends with a head which somebody kept, and is verified without the ledger and without trusting whoever hands it out.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use super::super::output::document_of;
 use super::super::text;
 use super::export::{place, unwritten};
 use super::source::{Look, Source};
-use super::verify::verdict;
+use super::verify::{reader, unreadable, verdict};
 use super::{record, words::words};
 use crate::os::arg::Arg;
 use crate::os::clock;
@@ -88,12 +87,7 @@ fn unproved(error: &ProveError, look: &Look) -> Failure {
 /// Verifies a document by itself. Exit 8 if it does not prove what it says.
 pub(super) fn verify(path: &Path, head: &Position, context: &Context) -> Result<Exit, Failure> {
     let began_us = clock::boot_us();
-    let document = read(path).map_err(|error| {
-        let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
-        let code = if is_missing { ErrorCode::NotFound } else { ErrorCode::StorageFailed };
-        let error = WireError::new(code, format!("{} cannot be read: {error}", path.display())).reason("proof");
-        Failure::new("verify a proof", error.with("remedy", "the same command with another FILE"))
-    })?;
+    let document = read(path).map_err(|error| unreadable(path, &error, "verify a proof", "proof"))?;
     let verified = verify_proof(&document, head);
     let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
     let found = verified.as_ref().ok();
@@ -113,11 +107,7 @@ pub(super) fn verify(path: &Path, head: &Position, context: &Context) -> Result<
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let limit = u64::try_from(PROOF_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
     let mut document = Vec::new();
-    if path == Path::new("-") {
-        std::io::stdin().lock().take(limit).read_to_end(&mut document)?;
-    } else {
-        File::open(path)?.take(limit).read_to_end(&mut document)?;
-    }
+    reader(path)?.take(limit).read_to_end(&mut document)?;
     Ok(document)
 }
 

@@ -79,20 +79,10 @@ fn ledger(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failu
 
 /// Lines that were handed out, by themselves.
 fn history(path: &Path, since: Option<Position>, context: &Context) -> Result<Exit, Failure> {
-    let attempt = "verify the lines of a file";
-    let unreadable = |error: std::io::Error| {
-        let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
-        let code = if is_missing { ErrorCode::NotFound } else { ErrorCode::StorageFailed };
-        let error = WireError::new(code, format!("{} cannot be read: {error}", path.display())).reason("history");
-        Failure::new(attempt, error.with("remedy", "the same command with another FILE"))
-    };
+    let unreadable = |error: std::io::Error| unreadable(path, &error, "verify the lines of a file", "history");
     let began_us = clock::boot_us();
-    let (name, file): (String, Box<dyn Read>) = if path == Path::new("-") {
-        ("-".to_owned(), Box::new(std::io::stdin().lock()))
-    } else {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        (name, Box::new(File::open(path).map_err(unreadable)?))
-    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = reader(path).map_err(unreadable)?;
     let report = verify_excerpt(BufReader::with_capacity(256 * 1024, file), &name, since).map_err(unreadable)?;
     let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
     let document = json!({
@@ -102,6 +92,19 @@ fn history(path: &Path, since: Option<Position>, context: &Context) -> Result<Ex
     });
     context.output.either(&document, |_| problems(&report.problems, context) + &of_excerpt(&report, context))?;
     Ok(if report.ok() { Exit::Done } else { Exit::Integrity })
+}
+
+/// A file, or for `-` the standard input.
+pub(super) fn reader(path: &Path) -> std::io::Result<Box<dyn Read>> {
+    Ok(if path == Path::new("-") { Box::new(std::io::stdin().lock()) } else { Box::new(File::open(path)?) })
+}
+
+/// A file that cannot be read, as an error of the contract; `reason` names what it was to hold.
+pub(super) fn unreadable(path: &Path, error: &std::io::Error, attempt: &'static str, reason: &'static str) -> Failure {
+    let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
+    let code = if is_missing { ErrorCode::NotFound } else { ErrorCode::StorageFailed };
+    let error = WireError::new(code, format!("{} cannot be read: {error}", path.display())).reason(reason);
+    Failure::new(attempt, error.with("remedy", "the same command with another FILE"))
 }
 
 pub(super) fn verdict(ok: bool, context: &Context) -> String {
