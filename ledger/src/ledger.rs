@@ -14,7 +14,7 @@ use std::io;
 use serde_json::Value;
 
 pub use opening::{OpenError, Options, Recovery};
-pub use retiring::{RetireError, Retired};
+pub use retiring::{RetireError, Retired, SealedSegment};
 pub use snapshots::{DroppedSnapshot, Fold, SnapshotDraft, SnapshotError};
 
 use crate::chain::{Draft, Drafted, Heads};

@@ -38,8 +38,8 @@ pub use digest::{Digest, NotAPosition, Position};
 pub use entry::{Entry, EntryFault, Stamp, turns_of};
 pub use excerpt::{ExcerptReport, OwnNumbers, verify_excerpt};
 pub use ledger::{
-    AppendError, DroppedSnapshot, Fold, Ledger, OpenError, Options, Recovery, RetireError, Retired, SnapshotDraft,
-    SnapshotError, SyncError,
+    AppendError, DroppedSnapshot, Fold, Ledger, OpenError, Options, Recovery, RetireError, Retired, SealedSegment,
+    SnapshotDraft, SnapshotError, SyncError,
 };
 pub use lookup::record_at;
 pub use onward::Onward;

@@ -59,22 +59,35 @@ impl<'a, S: Storage> Records<'a, S> {
             Some(segments) => segments,
             None => self.segments.insert(segment_names(self.storage)?),
         };
-        let Some((file, _first_seq)) = segments.get(self.index) else {
+        let Some((file, _first_seq)) = segments.get(self.index).cloned() else {
             if self.half_turns {
                 self.walk.settle_half_turn(&mut |settled| self.queue.push_back((settled.position, settled.held(&[]))));
             }
             return Ok(!self.queue.is_empty());
         };
-        read_segment(self.storage, segments, self.index, 0, &mut self.segment)?;
+        match read_segment(self.storage, segments, self.index, 0, &mut self.segment) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.skip_retired()? => return Ok(true),
+            read => read?,
+        }
         let (queue, bytes) = (&mut self.queue, &self.segment.bytes);
         self.walk.segment(self.index, &self.segment, &mut |settled| {
             queue.push_back((settled.position, settled.held(bytes)));
         });
         self.index += 1;
         match self.walk.newer {
-            Some((_place, version)) => Err(ReadError::TooNew { segment: file.clone(), version }),
+            Some((_place, version)) => Err(ReadError::TooNew { segment: file, version }),
             None => Ok(true),
         }
+    }
+
+    /// Leaves out segments that were retired since their names were read; whether there are such.
+    fn skip_retired(&mut self) -> io::Result<bool> {
+        let Some(segments) = &mut self.segments else { return Ok(false) };
+        let here = segment_names(self.storage)?;
+        let before = segments.len();
+        let behind = segments.split_off(self.index);
+        segments.extend(behind.into_iter().filter(|named| here.contains(named)));
+        Ok(segments.len() < before)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::entry::Entry;
@@ -18,7 +19,8 @@ use crate::recovery::past::{Past, SegmentFile};
 use crate::recovery::repair::RepairError;
 use crate::seal::SealBody;
 use crate::segment::{first_seq, in_ledger, own_entry};
-use crate::storage::{Access, Folder, Storage, read_part};
+use crate::snapshot::snapshots;
+use crate::storage::{Access, Folder, Name, Storage, read_part};
 
 /// The type of the record that retires segments.
 pub(crate) const RETIRE_TYPE: &str = "retire";
@@ -48,8 +50,12 @@ pub(crate) struct Retirement {
 }
 
 impl Retirement {
-    pub(crate) fn entry(&self) -> Entry {
-        own_entry(RETIRE_TYPE, serde_json::to_value(self).expect("strings and numbers always serialise"))
+    /// `act`: who asked for it.
+    pub(crate) fn entry(&self, act: Option<&Value>) -> Entry {
+        let mut entry =
+            own_entry(RETIRE_TYPE, serde_json::to_value(self).expect("strings and numbers always serialise"));
+        entry.members.extend(act.map(|act| ("act".to_owned(), act.clone())));
+        entry
     }
 
     /// Whether this segment is among those that leave.
@@ -126,7 +132,17 @@ fn line<S: Storage, T>(
     Ok(found)
 }
 
-/// Takes away the files that the newest `retire` record covers, if any are left.
+/// Whether the archive takes files: asked before anything is recorded, because it may lie on another file system, and not
+/// every one knows a second name.
+pub(crate) fn try_archive<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
+    match storage.link(file, Folder::Ledger, Folder::Archive) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked.and_then(|()| storage.unlink(Name { folder: Folder::Archive, file })),
+    }
+}
+
+/// Takes away the files that the newest `retire` record covers, if any are left, and with them the snapshots, which list
+/// them. Those are caches: what cannot be removed now, the next opening drops.
 pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), RepairError> {
     let Some(retired) = past.stated.retired.clone() else { return Ok(()) };
     let left = past.segments.partition_point(|segment| segment.first_seq <= retired.last);
@@ -149,6 +165,9 @@ pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), Rep
         let gone = past.segments.remove(0);
         let next = past.segments.first().map_or(retired.last + 1, |segment| segment.first_seq);
         past.records = past.records.saturating_sub(next - gone.first_seq);
+    }
+    for file in snapshots(storage).unwrap_or_default() {
+        let _stays = storage.unlink(in_ledger(&file));
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! While a broker writes, one read can mix bytes of two moments. So a finding counts only once two readings in a row
 //! agree on all of it; a tail that is merely not whole yet is no finding at all.
 
+use std::io;
 #[cfg(unix)]
 use std::path::Path;
 
@@ -45,6 +46,10 @@ pub struct VerifyReport {
     pub accepted: Vec<Problem>,
     /// What lies behind the head and is no whole turn: a write in progress, or what a crash left. No problem.
     pub tail: Option<TailReport>,
+    /// The head that was kept elsewhere was retired with its record: only of the last one that was its digest is known and was
+    /// compared.
+    #[serde(skip)]
+    pub since_retired: bool,
 }
 
 impl VerifyReport {
@@ -101,19 +106,20 @@ pub fn verify_watching<S: Storage>(
     options: &VerifyOptions,
     watch: &mut impl FnMut(Watched<'_>),
 ) -> Result<VerifyReport, ReadError> {
-    let mut report = reading(storage, options, watch)?;
-    for _reading in 1..READINGS_MAX {
-        if report.ok() {
-            break;
+    let mut before: Option<VerifyReport> = None;
+    for reading_left in (0..READINGS_MAX).rev() {
+        let report = match reading(storage, options, watch) {
+            // A segment was retired since the names were read.
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound && reading_left > 0 => continue,
+            report => report?,
+        };
+        let settled = before.as_ref().is_some_and(|before| before.problems == report.problems);
+        if report.ok() || settled || reading_left == 0 {
+            return Ok(report);
         }
-        let again = reading(storage, options, watch)?;
-        let settled = again.problems == report.problems;
-        report = again;
-        if settled {
-            break;
-        }
+        before = Some(report);
     }
-    Ok(report)
+    unreachable!("the last reading returns")
 }
 
 /// As [`verify`], of a folder.
@@ -148,7 +154,14 @@ fn reading<S: Storage>(
     if let Some(kept) = options.since.filter(|_kept| !retired) {
         problems.extend(rollback(kept, head, since, found.segments.last().map(SegmentFile::file)));
     }
-    Ok(VerifyReport { records: found.walk.records, head, problems, accepted: found.accepted, tail })
+    Ok(VerifyReport {
+        records: found.walk.records,
+        head,
+        problems,
+        accepted: found.accepted,
+        tail,
+        since_retired: retired,
+    })
 }
 
 /// A head kept elsewhere that the history does not contain.
@@ -168,10 +181,14 @@ fn rollback(kept: Position, head: Position, found: Option<Digest>, segment: Opti
 pub fn head<S: Storage>(storage: &S) -> Result<HeadReport, ReadError> {
     let names = segment_names(storage)?;
     let mut bytes = 0;
+    let mut segments = 0;
     for (file, _first_seq) in &names {
-        bytes += storage.len(&storage.open(in_ledger(file), Access::Read)?)?;
+        match storage.open(in_ledger(file), Access::Read) {
+            // It was retired since the names were read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => (bytes, segments) = (bytes + storage.len(&opened?)?, segments + 1),
+        }
     }
-    let segments = u64::try_from(names.len()).expect("a count fits 64 bits");
     for (file, _first_seq) in names.iter().rev() {
         let content = read_from(storage, &storage.open(in_ledger(file), Access::Read)?, 0)?;
         let ends = Lines::new(&content, 0).filter_map(|line| match judge(line.bytes) {

@@ -231,6 +231,7 @@ impl<S: Storage> Ledger<S> {
         (recovery.snapshot, recovery.dropped_snapshots) = (snapshot, dropped);
         let durable = found.walk.heads.last.seq;
         let mut past = found.into_past();
+        let segments = past.segments.len();
         match finish(&storage, &mut past) {
             Ok(()) => {}
             Err(RepairError::Write(error)) => {
@@ -238,6 +239,8 @@ impl<S: Storage> Ledger<S> {
             }
             Err(RepairError::Sync(error)) => return Err(OpenError::Sync(error)),
         }
+        // With retired files the snapshots go.
+        let before_bytes = if past.segments.len() < segments { 0 } else { before.1 };
         let mut ledger = Ledger {
             reserve: options.reserve_bytes,
             no_room: false,
@@ -246,7 +249,7 @@ impl<S: Storage> Ledger<S> {
             _lock: lock,
             options,
             id,
-            behind_snapshot: past.bytes().saturating_sub(before.1),
+            behind_snapshot: past.bytes().saturating_sub(before_bytes),
             past,
             active,
             durable,

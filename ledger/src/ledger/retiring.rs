@@ -3,13 +3,15 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use serde_json::Value;
+
 use super::{AppendError, Ledger, SyncError};
 use crate::digest::Position;
 use crate::entry::{Entry, Stamp, turns_of};
+use crate::recovery::past::SegmentFile;
 use crate::recovery::repair::RepairError;
-use crate::retire::{Undescribed, describe, finish};
-use crate::segment::{file_name, in_ledger};
-use crate::snapshot::snapshots;
+use crate::retire::{Retirement, Undescribed, describe, finish, try_archive};
+use crate::segment::file_name;
 use crate::storage::Storage;
 
 /// The segments are retired, durably.
@@ -23,6 +25,19 @@ pub struct Retired {
     pub bytes: u64,
     /// Why some of the files are still there; the next opening, or the next call, takes them away.
     pub left: Option<io::Error>,
+}
+
+/// A segment that a seal closes, and that is not retired.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedSegment {
+    /// Its file name.
+    pub file: String,
+    /// Its first record.
+    pub first: u64,
+    /// Its last record.
+    pub last: u64,
+    /// The length of its file, without fill.
+    pub bytes: u64,
 }
 
 /// Nothing is retired. Carried records that were written before the error stay, and mean what they say.
@@ -42,6 +57,9 @@ pub enum RetireError {
     /// The session's chain is open and would end with what is retired.
     #[error("no carried record goes on with the open chain of session {0}")]
     NotCarried(String),
+    /// The archive does not take the files: it may lie on another file system, or on one that gives no file two names.
+    #[error("the archive folder does not take them: {0}")]
+    Archive(#[source] io::Error),
     /// Something is not synced yet.
     #[error("records are not synced yet")]
     Unsynced,
@@ -59,12 +77,42 @@ pub enum RetireError {
 impl<S: Storage> Ledger<S> {
     /// How many segments are sealed, and could be retired.
     pub fn sealed_segments(&self) -> usize {
-        self.past.segments.iter().take_while(|segment| segment.closed).count()
+        self.sealed().len()
+    }
+
+    /// The same, one by one, the oldest first.
+    pub fn sealed(&self) -> Vec<SealedSegment> {
+        let here = self.unretired();
+        let pairs = here.windows(2).take_while(|pair| pair[0].closed);
+        let each = pairs.map(|pair| SealedSegment {
+            file: pair[0].file(),
+            first: pair[0].first_seq,
+            last: pair[1].first_seq - 1,
+            bytes: pair[0].content,
+        });
+        each.collect()
+    }
+
+    /// The sessions whose chain is open and would end with what is retired: [`Ledger::retire`] wants a record of each.
+    pub fn open_chains(&self, segments: usize) -> Vec<String> {
+        let Some(next) = self.unretired().get(segments) else { return Vec::new() };
+        let open = self.past.heads.sessions.iter().filter(|(_sid, head)| head.seq < next.first_seq);
+        let mut open: Vec<String> = open.map(|(sid, _head)| sid.clone()).collect();
+        open.sort();
+        open
+    }
+
+    /// Whether the oldest `segments` segments could be retired, as far as it depends on them. Nothing is changed.
+    ///
+    /// # Errors
+    /// As [`Ledger::retire`].
+    pub fn may_retire(&self, segments: usize) -> Result<(), RetireError> {
+        self.describe(segments, false).map(|_described| ())
     }
 
     /// Retires the oldest `segments` segments. `carry` states again what the caller's fold needs of them, in records that
     /// the caller understands; each session whose chain is open and that has no later record has to be among them.
-    /// Then files are archived (`keep`) or removed, and snapshots, which rest on them, are.
+    /// Then files are archived (`keep`) or removed, and snapshots, which rest on them, are. `act` says who asked for it.
     ///
     /// # Errors
     /// See [`RetireError`].
@@ -72,6 +120,7 @@ impl<S: Storage> Ledger<S> {
         &mut self,
         segments: usize,
         carry: &[Entry],
+        act: Option<&Value>,
         stamp: &Stamp,
         keep: bool,
     ) -> Result<Retired, RetireError> {
@@ -83,23 +132,13 @@ impl<S: Storage> Ledger<S> {
             Err(RepairError::Write(error)) => return Err(error.into()),
             Err(RepairError::Sync(error)) => return Err(self.poison(error).into()),
         }
-        let sealed = self.sealed_segments();
-        if segments == 0 || segments > sealed {
-            return Err(RetireError::NotSealed { asked: segments, sealed });
-        }
-        let mut retirement =
-            describe(&self.storage, &self.past.segments, segments, keep).map_err(|error| match error {
-                Undescribed::Io(error) => RetireError::Storage(error),
-                Undescribed::Unsealed(first_seq) => RetireError::Unprovable(file_name(first_seq)),
-            })?;
-        let last = retirement.last;
-        if let Some(hole) = self.past.holes.iter().find(|hole| hole.after_seq < last) {
-            return Err(RetireError::Unprovable(file_name(hole.segment)));
-        }
+        let mut retirement = self.describe(segments, keep)?;
         let carried: BTreeSet<&str> = carry.iter().filter_map(|entry| entry.sid.as_deref()).collect();
-        let mut open = self.past.heads.sessions.iter().filter(|(_sid, head)| head.seq <= last);
-        if let Some((sid, _head)) = open.find(|(sid, _head)| !carried.contains(sid.as_str())) {
-            return Err(RetireError::NotCarried(sid.clone()));
+        if let Some(sid) = self.open_chains(segments).into_iter().find(|sid| !carried.contains(sid.as_str())) {
+            return Err(RetireError::NotCarried(sid));
+        }
+        if let Some(first) = self.past.segments.first().filter(|_| keep) {
+            try_archive(&self.storage, &first.file()).map_err(RetireError::Archive)?;
         }
         let mut first_carried = None;
         for turn in turns_of(carry) {
@@ -108,7 +147,7 @@ impl<S: Storage> Ledger<S> {
             first_carried = first_carried.or(positions.first().map(|position| position.seq));
         }
         retirement.carry = first_carried.unwrap_or_else(|| self.next_seq());
-        let written = self.append_own(&retirement.entry(), stamp);
+        let written = self.append_own(&retirement.entry(act), stamp);
         let record = written?;
         self.sync()?;
         let left = match finish(&self.storage, &mut self.past) {
@@ -116,7 +155,7 @@ impl<S: Storage> Ledger<S> {
             Err(RepairError::Write(error)) => Some(error),
             Err(RepairError::Sync(error)) => return Err(self.poison(error).into()),
         };
-        self.drop_snapshots();
+        self.behind_snapshot = self.past.bytes();
         Ok(Retired { record, records: retirement.count, bytes: retirement.bytes, left })
     }
 
@@ -132,11 +171,25 @@ impl<S: Storage> Ledger<S> {
         SyncError::Failed(error)
     }
 
-    /// They list segments that are gone. They are caches: what cannot be removed now, the next opening drops.
-    fn drop_snapshots(&mut self) {
-        for file in snapshots(&self.storage).unwrap_or_default() {
-            let _stays = self.storage.unlink(in_ledger(&file));
+    /// The segments but for those that are retired and could not be taken away yet.
+    fn unretired(&self) -> &[SegmentFile] {
+        let last = self.past.stated.retired.as_ref().map_or(0, |retired| retired.last);
+        let left = self.past.segments.partition_point(|segment| segment.first_seq <= last);
+        &self.past.segments[left..]
+    }
+
+    fn describe(&self, segments: usize, keep: bool) -> Result<Retirement, RetireError> {
+        let sealed = self.sealed_segments();
+        if segments == 0 || segments > sealed {
+            return Err(RetireError::NotSealed { asked: segments, sealed });
         }
-        self.behind_snapshot = self.past.bytes();
+        let described = describe(&self.storage, self.unretired(), segments, keep).map_err(|error| match error {
+            Undescribed::Io(error) => RetireError::Storage(error),
+            Undescribed::Unsealed(first_seq) => RetireError::Unprovable(file_name(first_seq)),
+        })?;
+        match self.past.holes.iter().find(|hole| hole.after_seq < described.last) {
+            Some(hole) => Err(RetireError::Unprovable(file_name(hole.segment))),
+            None => Ok(described),
+        }
     }
 }

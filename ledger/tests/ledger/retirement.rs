@@ -1,11 +1,12 @@
 //! Retirement: the oldest segments go, the chain stays provable, and no crash between leaves anything else.
 
-use ostler_ledger::storage::{Crash, Folder, Name, SimulatedDisk, SimulatedStorage, Stop};
+use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, SimulatedStorage, Stop};
 use ostler_ledger::{
-    AppendError, Class, Entry, EntryFault, Ledger, Options, ProveError, RetireError, Retired, VerifyOptions,
-    VerifyReport, prove,
+    AppendError, Class, Entry, EntryFault, Fold, Ledger, Options, ProveError, Records, RetireError, Retired,
+    VerifyOptions, VerifyReport, prove,
 };
 use serde_json::json;
+use std::io::ErrorKind;
 
 use crate::judges::Judges;
 use crate::support::*;
@@ -38,7 +39,7 @@ fn carry() -> Vec<Entry> {
 }
 
 fn retire(ledger: &mut Ledger<SimulatedStorage>, segments: usize, keep: bool) -> Result<Retired, RetireError> {
-    ledger.retire(segments, &carry(), &STAMP, keep)
+    ledger.retire(segments, &carry(), None, &STAMP, keep)
 }
 
 /// As both judges say.
@@ -130,7 +131,7 @@ fn what_cannot_go_is_refused_and_nothing_is_touched() {
         assert!(matches!(retire(&mut ledger, wrong, true), Err(RetireError::NotSealed { .. })));
     }
     let one = &carry()[1..];
-    let refused = ledger.retire(1, one, &STAMP, true);
+    let refused = ledger.retire(1, one, None, &STAMP, true);
     assert!(matches!(&refused, Err(RetireError::NotCarried(sid)) if sid == "silent"), "{refused:?}");
     let own = Entry::new("retire", members(json!({"body": {}})));
     let refused = ledger.append(&[own], &STAMP);
@@ -147,6 +148,94 @@ fn what_cannot_go_is_refused_and_nothing_is_touched() {
     let (mut ledger, _recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
     assert!(matches!(retire(&mut ledger, 2, true), Err(RetireError::Unprovable(_))));
     assert!(retire(&mut ledger, 1, true).is_ok());
+}
+
+/// The archive may lie on another file system: then nothing is recorded.
+#[test]
+fn an_archive_that_takes_no_files_is_refused_before_anything_is_written() {
+    let (disk, mut ledger) = sample();
+    let before = jsonl(&disk);
+    for kind in [ErrorKind::CrossesDevices, ErrorKind::PermissionDenied] {
+        disk.inject(Fault { call: Call::Link, after: 0, kind: FaultKind::Error(kind) });
+        assert!(matches!(retire(&mut ledger, 2, true), Err(RetireError::Archive(_))));
+        assert_eq!((jsonl(&disk), archived(&disk).len()), (before.clone(), 0));
+    }
+    retire(&mut ledger, 2, true).unwrap();
+    assert_eq!(archived(&disk), before[..2]);
+}
+
+#[test]
+fn what_could_go_and_what_it_needs_is_told_before() {
+    let (disk, mut ledger) = sample();
+    let files = jsonl(&disk);
+    let sealed = ledger.sealed();
+    let told: Vec<(String, u64)> = sealed.iter().map(|segment| (segment.file.clone(), segment.bytes)).collect();
+    let there: Vec<_> = files.iter().map(|(file, bytes)| (file.clone(), u64::try_from(bytes.len()).unwrap())).collect();
+    assert_eq!(told, there[..5]);
+    assert!(sealed[0].first == 1 && sealed.windows(2).all(|pair| pair[0].last + 1 == pair[1].first));
+    assert_eq!((ledger.open_chains(1), ledger.open_chains(5)), (vec!["silent".to_owned()], vec!["silent".to_owned()]));
+    assert!(ledger.may_retire(5).is_ok() && ledger.may_retire(6).is_err() && ledger.may_retire(0).is_err());
+    assert_eq!(jsonl(&disk), files);
+    let act = json!({"uid": 7});
+    let done = ledger.retire(2, &carry(), Some(&act), &STAMP, true).unwrap();
+    let record = ledger.record(done.record.seq).unwrap().unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(record.act().unwrap()).unwrap(), act);
+    assert_eq!(ledger.sealed()[..3], sealed[2..]);
+    assert!(ledger.open_chains(1).is_empty(), "what was carried goes on");
+    assert!(check(&disk).ok());
+}
+
+/// An opening may come between the record and the end of the files: what it began with is of no use any more.
+#[test]
+fn an_opening_that_ends_a_retirement_owes_a_snapshot() {
+    let (disk, mut ledger) = sample();
+    drop(ledger);
+    let due = Options { snapshot_tail_bytes: 3000, ..small(BOOT) };
+    (ledger, _) = Ledger::open(disk.storage(), due.clone()).unwrap();
+    ledger.snapshot(b"state", "fold").unwrap();
+    let fourth = jsonl(&disk)[3].0.clone();
+    disk.inject(Fault { call: Call::Unlink, after: 1, kind: FaultKind::Error(ErrorKind::Other) });
+    assert!(retire(&mut ledger, 3, true).unwrap().left.is_some());
+    assert!(!ledger.sealed().iter().any(|segment| segment.first == 1), "what is retired is not offered again");
+    drop(ledger);
+    struct State(bool);
+    impl Fold for State {
+        fn name(&self) -> &str {
+            "fold"
+        }
+        fn restore(&mut self, _payload: &[u8]) -> Result<(), String> {
+            self.0 = true;
+            Ok(())
+        }
+        fn record(&mut self, _record: ostler_ledger::Record) {}
+    }
+    let mut state = State(false);
+    let (mut ledger, recovery) = Ledger::open_from(disk.storage(), due, &mut state).unwrap();
+    assert!(state.0 && recovery.snapshot.is_some() && recovery.degraded.is_empty(), "{recovery:?}");
+    assert_eq!(Some(&jsonl(&disk)[0].0), Some(&fourth));
+    assert!(ledger.snapshot_due(), "{}", ledger.behind_snapshot());
+    ledger.snapshot(b"state", "fold").unwrap();
+    drop(ledger);
+    let (_ledger, recovery) = Ledger::open_from(disk.storage(), small(BOOT), &mut State(false)).unwrap();
+    assert!(recovery.snapshot.is_some(), "{recovery:?}");
+}
+
+/// A reader has read the names, and the owner retires files before it comes to them.
+#[test]
+fn a_reader_goes_on_where_the_ledger_begins_now() {
+    let (disk, mut ledger) = sample();
+    let storage = disk.storage();
+    let all: Vec<u64> = Records::new(&storage).map(|record| record.unwrap().header.seq).collect();
+    let mut records = Records::new(&storage);
+    let first = records.next().unwrap().unwrap().header.seq;
+    retire(&mut ledger, 4, true).unwrap();
+    let begins: u64 = jsonl(&disk)[0].0[..20].parse().unwrap();
+    let rest: Vec<u64> = records.map(|record| record.unwrap().header.seq).collect();
+    assert_eq!(first, 1);
+    assert!(rest.iter().any(|seq| *seq == begins) && rest.is_sorted(), "{rest:?}");
+    let behind: Vec<u64> = rest.into_iter().filter(|seq| *seq >= begins).collect();
+    let there: Vec<u64> = all.into_iter().filter(|seq| *seq >= begins).collect();
+    assert_eq!(behind, there, "nothing behind is left out");
 }
 
 /// What was set aside of a retired segment is neither stated again nor a problem; a head of what was retired is no loss.
@@ -224,7 +313,8 @@ fn a_crash_at_any_call_leaves_the_old_or_the_new() {
 
 /// Verifies, and nothing that is to be kept is gone; how many segments are.
 fn whole(disk: &SimulatedDisk, before: &[(String, Vec<u8>)], keep: bool, context: &str) -> usize {
-    let options = VerifyOptions { boot: None, since: None };
+    // What a power loss tears is told from forgery by the boot that follows.
+    let options = VerifyOptions { boot: Some("the boot behind it".to_owned()), since: None };
     let report = ostler_ledger::verify(&disk.storage(), &options).unwrap();
     assert!(report.ok(), "{context}: {report:?}");
     let files = jsonl(disk);
