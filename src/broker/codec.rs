@@ -8,8 +8,9 @@ use ostler_ledger::{Entry, Record};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Record types that the ledger writes for itself.
-const LEDGER_OWN: [&str; 8] = ["segment", "mark", "gap", "recovered", "carry", "retire", "seal", "accepted"];
+/// Record types that tell no event: those that the ledger writes for itself, and the state stated again, which the fold takes
+/// by another way.
+const NO_EVENT: [&str; 8] = ["segment", "mark", "gap", "recovered", "carry", "retire", "seal", "accepted"];
 
 /// A record that this build cannot read. Unknown events stop a start: guessing would be worse.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +25,7 @@ pub struct Unreadable {
 }
 
 /// What the ledger adds to an entry at the most, in bytes: digests, chains, clocks, names.
-const ADDED_BYTES: usize = 700;
+pub(super) const ADDED_BYTES: usize = 700;
 
 /// The event as the ledger takes it, and about how many bytes its line will have at the most.
 pub fn entry(event: &Event) -> (Entry, usize) {
@@ -38,19 +39,24 @@ pub fn entry(event: &Event) -> (Entry, usize) {
     (Entry { t, sid, ep, fin: false, members }, bytes)
 }
 
-/// The event that a record holds, or none if the record is the ledger's own.
+/// The event that a record holds, or none if it tells none.
 ///
 /// # Errors
 /// [`Unreadable`] for a type or a form that this build does not know.
 pub fn event(record: &Record) -> Result<Option<(Event, At)>, Unreadable> {
-    if LEDGER_OWN.contains(&record.header.t.as_str()) {
+    if NO_EVENT.contains(&record.header.t.as_str()) {
         return Ok(None);
     }
     let unreadable = |why: String| Unreadable { seq: record.header.seq, kind: record.header.t.clone(), why };
     let event = read(record).map_err(unreadable)?;
-    let at: Timestamp = record.header.at.parse().map_err(|_| unreadable("its time is not a time".to_owned()))?;
-    let time = Time { wall_us: at.us(), boot_us: record.header.mono };
+    let time = time(record).ok_or_else(|| unreadable("its time is not a time".to_owned()))?;
     Ok(Some((event, At { seq: record.header.seq, time })))
+}
+
+/// When a record was written.
+pub(super) fn time(record: &Record) -> Option<Time> {
+    let at: Timestamp = record.header.at.parse().ok()?;
+    Some(Time { wall_us: at.us(), boot_us: record.header.mono })
 }
 
 /// The session in whose chain the event stands.

@@ -4,6 +4,8 @@
 /// Parameters become requests.
 pub mod accept;
 pub mod asked;
+/// The state stated again.
+mod carry;
 /// Mutating calls.
 pub mod changes;
 /// Events and records.
@@ -54,6 +56,10 @@ pub mod render;
 pub mod report;
 /// Room that is kept on the disk.
 mod reserve;
+/// Retirement in the turn.
+pub mod retiring;
+#[cfg(test)]
+mod retiring_tests;
 /// Where each method goes.
 pub mod route;
 /// The broker's life after its beat.

@@ -16,6 +16,8 @@ pub struct Planted {
     pub ignore_digest: bool,
     /// A snapshot holds one number of the turn before (breaks law 1).
     pub stale_snapshot: bool,
+    /// What is carried over a retirement holds one number of the turn before (breaks law 1).
+    pub stale_carry: bool,
     /// A key of what was let go is taken for a new one (breaks law 5).
     pub lose_let_go: bool,
 }
@@ -43,11 +45,13 @@ impl Planted {
     }
 
     /// The state that is stored instead of this one.
-    pub(super) fn stored(&self, mut state: State) -> State {
-        if self.stale_snapshot {
-            state.settled = state.settled.saturating_sub(1);
-        }
-        state
+    pub(super) fn stored(&self, state: State) -> State {
+        if self.stale_snapshot { older(state) } else { state }
+    }
+
+    /// The state that is carried instead of this one.
+    pub(super) fn carried(&self, state: State) -> State {
+        if self.stale_carry { older(state) } else { state }
     }
 
     fn request(&self, state: &State, mut request: Request) -> Request {
@@ -69,4 +73,9 @@ impl Planted {
         }
         request
     }
+}
+
+fn older(mut state: State) -> State {
+    state.settled = state.settled.saturating_sub(1);
+    state
 }

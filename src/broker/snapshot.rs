@@ -15,10 +15,10 @@ pub const FOLD: &str = concat!("ostler-state-1/", env!("CARGO_PKG_VERSION"));
 /// The payload.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Payload {
+pub(super) struct Payload {
     /// Sessions whose records are damaged or missing.
-    doubtful: BTreeSet<SessionId>,
-    state: Stored,
+    pub(super) doubtful: BTreeSet<SessionId>,
+    pub(super) state: Stored,
 }
 
 /// The state as of a durable turn, to be written by whoever has the time.

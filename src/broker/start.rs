@@ -163,7 +163,10 @@ fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), Wir
     opened.map_err(|error| {
         let error = match &error {
             FoldError::Open(error) => unopened(error),
-            FoldError::Unreadable(_) | FoldError::Illegal { .. } => unreadable(&error),
+            FoldError::Unreadable(_)
+            | FoldError::Illegal { .. }
+            | FoldError::Uncarried { .. }
+            | FoldError::NotCarried { .. } => unreadable(&error),
         };
         of_ledger(root, error)
     })
@@ -294,8 +297,17 @@ fn beat(turn: &mut DiskTurn, seen: BTreeMap<SessionId, u64>) -> Result<(), WireE
 }
 
 fn unreadable(error: &FoldError) -> WireError {
-    let message = format!("{error}; the ledger was not changed. `ostler ledger verify` tells more");
-    WireError::new(ErrorCode::Integrity, message)
+    let (reason, remedy) = match error {
+        FoldError::Uncarried { .. } => ("newer_version", "start the version that wrote it, or a later one"),
+        FoldError::NotCarried { .. } => {
+            ("not_carried", "put the files of ledger/archive back into ledger, if they were kept")
+        }
+        FoldError::Open(_) | FoldError::Unreadable(_) | FoldError::Illegal { .. } => {
+            ("unreadable", "`ostler ledger verify` tells more")
+        }
+    };
+    let message = format!("{error}; the ledger was not changed. {remedy}");
+    WireError::new(ErrorCode::Integrity, message).reason(reason)
 }
 
 fn unbegun(error: &BeginError) -> WireError {

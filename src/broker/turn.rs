@@ -109,7 +109,7 @@ pub struct Turn<S: Storage, T> {
     waiting: HashMap<OperationId, Vec<(T, bool)>>,
     conflicts: Vec<Event>,
     /// Sessions whose records are damaged: fenced when the generation begins.
-    doubtful: BTreeSet<SessionId>,
+    pub(super) doubtful: BTreeSet<SessionId>,
     /// The start is over.
     pub(super) serving: bool,
     /// Why what was begun may not all be brought to its end on this disk, if so.
@@ -117,7 +117,7 @@ pub struct Turn<S: Storage, T> {
     /// The length of the last snapshot.
     snapshot_bytes: u64,
     #[cfg(feature = "testing")]
-    planted: Planted,
+    pub(super) planted: Planted,
 }
 
 /// A write that changed nothing.
@@ -156,7 +156,7 @@ impl<S: Storage, T> Turn<S, T> {
         retention: Retention,
     ) -> Result<(Self, Recovery), FoldError> {
         let (ledger, recovery, folded) = fold::open(storage, options, retention)?;
-        let Folded { mut state, doubtful, snapshot_bytes } = folded;
+        let Folded { mut state, doubtful, snapshot_bytes, unlike: _ } = folded;
         let view = Arc::new(View::default());
         view.publish(&mut state, head_of(&ledger));
         let mut turn = Self {
@@ -469,7 +469,7 @@ impl<S: Storage, T> Turn<S, T> {
     }
 }
 
-fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {
+pub(super) fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {
     let head = ledger.head();
     Head { seq: head.seq, digest: Digest(head.digest.0) }
 }

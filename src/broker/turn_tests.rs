@@ -7,9 +7,9 @@ use ostler_ledger::storage::{Call, Fault, FaultKind, Folder, SimulatedDisk, Simu
 use ostler_ledger::{Options, Recovery};
 use std::collections::BTreeMap;
 
-type Sut = Turn<SimulatedStorage, &'static str>;
+pub(super) type Sut = Turn<SimulatedStorage, &'static str>;
 
-fn now() -> Time {
+pub(super) fn now() -> Time {
     Time { wall_us: 1_700_000_000_000_000, boot_us: 1_000_000 }
 }
 
@@ -20,6 +20,11 @@ fn opened(disk: &SimulatedDisk) -> (Sut, Recovery) {
 
 fn open(disk: &SimulatedDisk) -> Sut {
     let (mut turn, recovery) = opened(disk);
+    begin(&mut turn, &recovery);
+    turn
+}
+
+pub(super) fn begin(turn: &mut Sut, recovery: &Recovery) {
     let process = Process { boot: "boot".to_owned(), ns: 1, pid: 2, start: 3 };
     let generation = Generation {
         number: turn.last_generation() + 1,
@@ -29,26 +34,25 @@ fn open(disk: &SimulatedDisk) -> Sut {
         lock_inode: 4,
         reclaimed: None,
     };
-    turn.begin(now(), &recovery, generation).unwrap();
-    turn
+    turn.begin(now(), recovery, generation).unwrap();
 }
 
-fn session(letter: &str) -> SessionId {
+pub(super) fn session(letter: &str) -> SessionId {
     SessionId::parse(&letter.repeat(12)).unwrap()
 }
 
-fn request(key: &str, digest: u8, action: Action) -> Input {
+pub(super) fn request(key: &str, digest: u8, action: Action) -> Input {
     let actor = Actor { uid: 0, pid: 1, sid: None };
     let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
     Input::Request(Request { scope: Scope::Owner, actor, key, digest, digests_since: 0, action, recalled: Vec::new() })
 }
 
-fn spawn(letter: &str) -> Action {
+pub(super) fn spawn(letter: &str) -> Action {
     let prepared = Some(PreparedSession { id: session(letter), spec: Digest([7; 32]) });
     Action::Spawn { prepared, name: None, labels: BTreeMap::new() }
 }
 
-fn started(letter: &str) -> Input {
+pub(super) fn started(letter: &str) -> Input {
     let process = |pid| Process { boot: "boot".to_owned(), ns: 1, pid, start: 3 };
     let address = "unix:/h".to_owned();
     let run = Run { host: process(10), command: process(11), address, incarnation: Digest([9; 32]), started_us: 1 };
@@ -56,10 +60,18 @@ fn started(letter: &str) -> Input {
 }
 
 /// Runs one turn and tells what left it.
-fn run(turn: &mut Sut, inputs: Vec<(Input, Option<&'static str>)>) -> Result<Vec<String>, Fatal> {
+pub(super) fn run(turn: &mut Sut, inputs: Vec<(Input, Option<&'static str>)>) -> Result<Vec<String>, Fatal> {
+    run_at(turn, now(), inputs)
+}
+
+pub(super) fn run_at(
+    turn: &mut Sut,
+    now: Time,
+    inputs: Vec<(Input, Option<&'static str>)>,
+) -> Result<Vec<String>, Fatal> {
     let mut left = Vec::new();
     turn.run(
-        now(),
+        now,
         inputs,
         &mut |release| {
             left.push(match release {

@@ -47,7 +47,7 @@ pub use past::Past;
 pub use recall::recalled;
 pub use refusal::Refusal;
 pub use replay::{Stale, replayable};
-pub use retain::Known;
+pub use retain::{Known, Needed};
 pub use session::{
     Ask, Cause, Exit, ExitError, Fence, Move, Obstacle, Phase, REQUESTS, Run, Session, Status, Survivor, on_request,
 };

@@ -37,6 +37,19 @@ pub(super) fn believed_us(key: &Key, at_us: u64) -> Option<u64> {
     made_us(key).filter(|made_us| *made_us <= at_us.saturating_add(limits::KEY_AHEAD_US))
 }
 
+/// What still leads to a record of the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Needed {
+    /// A listed session was created by it.
+    Session(SessionId),
+    /// An operation that is kept in full.
+    Operation(OperationId),
+    /// The key of an operation that was let go, which is within the window.
+    Key(OperationId),
+    /// The same, which is known as long as this session is listed.
+    KeyOf(SessionId),
+}
+
 impl State {
     /// What is known of this key in this scope.
     pub fn known(&self, scope: &Scope, key: &Key) -> Known<'_> {
@@ -63,13 +76,7 @@ impl State {
     /// A new operation takes its place among the latest.
     pub(super) fn hold(&mut self, id: OperationId, sid: Option<&SessionId>) {
         self.recent += 1;
-        if self.recent > self.retention.recent
-            && let Some((oldest, _)) = self.operations.from(&OperationId(self.recent_from)).next()
-        {
-            let oldest = *oldest;
-            (self.recent, self.recent_from) = (self.recent - 1, oldest.0 + 1);
-            self.loose.push(oldest);
-        }
+        self.loosen_recent();
         let session = sid.and_then(|sid| self.sessions.get_mut(sid));
         if let Some(session) = session {
             let latest = &mut Arc::make_mut(session).latest;
@@ -78,6 +85,44 @@ impl State {
                 self.loose.push(latest.remove(0));
             }
         }
+    }
+
+    /// The oldest of the latest loses its place while they are too many.
+    fn loosen_recent(&mut self) {
+        while self.recent > self.retention.recent
+            && let Some((oldest, _)) = self.operations.from(&OperationId(self.recent_from)).next()
+        {
+            let oldest = *oldest;
+            (self.recent, self.recent_from) = (self.recent - 1, oldest.0 + 1);
+            self.loose.push(oldest);
+        }
+    }
+
+    /// Keeps so much from here on.
+    pub(super) fn keep_on(&mut self, retention: limits::Retention, now: Time) {
+        self.retention = retention;
+        self.loosen_recent();
+        let too_many = self.sessions.iter().filter(|(_, session)| session.latest.len() > retention.of_session);
+        let too_many: Vec<SessionId> = too_many.map(|(sid, _)| sid.clone()).collect();
+        for sid in too_many {
+            if let Some(session) = self.sessions.get_mut(&sid) {
+                let latest = &mut Arc::make_mut(session).latest;
+                let more = latest.len() - retention.of_session;
+                self.loose.extend(latest.drain(..more));
+            }
+        }
+        self.close(now);
+    }
+
+    /// The oldest record that something known still leads to: the records from it on have to stay in the ledger.
+    pub fn oldest_needed(&self) -> Option<(u64, Needed)> {
+        let session = self.ages.iter().next().map(|(seq, sid)| (*seq, Needed::Session(sid.clone())));
+        let operation = self.operations.iter().next().map(|(id, _)| (id.0, Needed::Operation(*id)));
+        // Sessions keep no footprint that does not stand here as well.
+        let row = self.past.iter().min_by_key(Footprint::operation);
+        let tied = |row: Footprint| row.tie().and_then(|created| self.ages.get(&created)).cloned();
+        let key = row.map(|row| (row.operation().0, tied(row).map_or(Needed::Key(row.operation()), Needed::KeyOf)));
+        [session, operation, key].into_iter().flatten().min_by_key(|(seq, _)| *seq)
     }
 
     /// A session leaves: nothing keeps its operations in full any more, and its free-form keys count from here.

@@ -11,6 +11,7 @@ use super::operation::{Operation, Outcome};
 use super::past::Past;
 use super::session::Session;
 use super::state::State;
+use super::time::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,10 +51,22 @@ impl State {
 impl Stored {
     /// The state that was stored; none if it kept more or less than is to be kept now.
     pub fn state(self, retention: Retention) -> Option<State> {
-        if self.retention != retention {
-            return None;
+        (self.retention == retention).then(|| self.restored())
+    }
+
+    /// The state that was stored, which goes on with what is to be kept now: for one that nothing can be replayed in the
+    /// place of. `now` is when it was stored.
+    pub fn state_on(self, retention: Retention, now: Time) -> State {
+        let same = self.retention == retention;
+        let mut state = self.restored();
+        if !same {
+            state.keep_on(retention, now);
         }
-        let mut state = State::keeping(retention);
+        state
+    }
+
+    fn restored(self) -> State {
+        let mut state = State::keeping(self.retention);
         (state.boot, state.generation, state.settled) = (self.boot, self.generation, self.settled);
         for session in self.sessions {
             let id = session.id.clone();
@@ -82,7 +95,7 @@ impl Stored {
         let is_known = |row: &Footprint| row.tie().is_none_or(|session| state.ages.get(&session).is_some());
         state.free_form += self.past.iter().filter(|row| row.is_counted() && is_known(row)).count();
         state.past = Arc::new(self.past);
-        Some(state)
+        state
     }
 }
 

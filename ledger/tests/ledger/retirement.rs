@@ -232,7 +232,7 @@ fn a_reader_goes_on_where_the_ledger_begins_now() {
     let begins: u64 = jsonl(&disk)[0].0[..20].parse().unwrap();
     let rest: Vec<u64> = records.map(|record| record.unwrap().header.seq).collect();
     assert_eq!(first, 1);
-    assert!(rest.iter().any(|seq| *seq == begins) && rest.is_sorted(), "{rest:?}");
+    assert!(rest.contains(&begins) && rest.is_sorted(), "{rest:?}");
     let behind: Vec<u64> = rest.into_iter().filter(|seq| *seq >= begins).collect();
     let there: Vec<u64> = all.into_iter().filter(|seq| *seq >= begins).collect();
     assert_eq!(behind, there, "nothing behind is left out");

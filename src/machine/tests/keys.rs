@@ -251,7 +251,62 @@ fn what_starts_something_is_refused_before_what_ends_it() {
     world.pass(3, 1);
 }
 
-/// Another form is another version: whoever changes this file changes the version in `broker::snapshot`, too.
+#[test]
+fn the_oldest_record_that_something_known_leads_to() {
+    let mut world = world();
+    let needed = |world: &World| world.state.oldest_needed();
+    assert_eq!(needed(&world), Some((2, Needed::Session(sid(A)))), "it is listed");
+    world.pass(0, 8);
+    let key = world.now_key(100);
+    world.ask(&key, 1, delete(A, false));
+    world.saw(A, 1, Word::Removed);
+    assert_eq!(needed(&world), Some((2, Needed::Key(OperationId(2)))), "its key is within the window");
+    let mut last = 2;
+    for day in 1..40 {
+        world.now.wall_us += DAY_US;
+        world.pass(day * 10, 4);
+        let (seq, by) = needed(&world).unwrap();
+        assert!(seq >= last && matches!(by, Needed::Key(_)), "{seq} {by:?}");
+        last = seq;
+    }
+    assert!(last > 60, "{last}");
+    let mut world = World::keeping(Retention { recent: 2, ..little() });
+    assert_eq!(needed(&world), None);
+    world.pass(0, 1);
+    assert_eq!(needed(&world), Some((2, Needed::Operation(OperationId(2)))), "it is among the latest");
+}
+
+/// A state that was stored under other limits goes on under those of now, and nothing that was known is new.
+#[test]
+fn other_limits_let_go_and_forget_nothing_that_was_within_them() {
+    let mut world = World::keeping(Retention::default());
+    world.now.wall_us = EPOCH_MS * 1_000;
+    world.ask("spawn", 1, spawn(A, None));
+    world.saw(A, 1, Word::Started(run(1)));
+    world.saw(A, 1, exited(0));
+    for number in 0..12 {
+        world.ask(&format!("stop-{number}"), 1, stop(A));
+    }
+    for retention in [Retention { settled: 100, ..little() }, Retention { of_session: 2, ..Retention::default() }] {
+        let state = world.state.stored().state_on(retention, world.now);
+        assert_eq!((violations(&state), state.retention), (Vec::new(), retention));
+        assert!(state.operations.iter().count() < world.state.operations.iter().count() || retention.recent > 100);
+        for operation in world.state.operations.values() {
+            let known = match state.known(&operation.scope, &operation.key) {
+                Known::Here(here) => here.id == operation.id,
+                Known::Perhaps(rows) => rows.iter().any(|row| row.operation() == operation.id),
+                Known::Nowhere => false,
+            };
+            assert!(known, "{}", operation.id);
+        }
+        let back = state.stored().state_on(world.state.retention, world.now);
+        assert_eq!(violations(&back), Vec::<String>::new());
+    }
+    assert!(world.state.stored().state_on(world.state.retention, world.now) == world.state);
+}
+
+/// Another form is another version: whoever changes this file changes the version in `broker::snapshot`, too, and
+/// gives the form in `broker::carry` another name, without ceasing to read this one.
 #[test]
 fn the_stored_form_is_this() {
     let mut world = world();
