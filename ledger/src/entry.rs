@@ -159,7 +159,12 @@ pub(crate) fn is_type(text: &str) -> bool {
 
 /// Whether a text can be a session's id.
 pub(crate) fn is_session_id(text: &str) -> bool {
-    (1..=SESSION_ID_BYTES_MAX).contains(&text.len())
+    is_session_id_length(text.len())
+}
+
+/// Whether a session's id can have so many bytes.
+pub(crate) fn is_session_id_length(bytes: usize) -> bool {
+    (1..=SESSION_ID_BYTES_MAX).contains(&bytes)
 }
 
 fn check_shape(entry: &Entry) -> Result<(), EntryFault> {

@@ -202,6 +202,9 @@ pub(crate) fn r_of(line: &[u8]) -> &[u8] {
 
 /// `v` is the last member of R in every version, so it can be read without parsing the rest.
 fn claimed_version(r: &[u8]) -> Option<u64> {
+    if r.ends_with(b"\"v\":1}") {
+        return Some(1);
+    }
     let r = r.strip_suffix(b"}")?;
     let digits = r.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, version) = r.split_at(r.len() - digits);

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use crate::canonical::{deeper, name_order, short_escape};
 use crate::digest::{Digest, Position};
-use crate::entry::{is_session_id, is_type};
+use crate::entry::{is_session_id, is_session_id_length, is_type};
 use crate::limits::{INTEGER_MAX, VERSION};
 
 /// The members of a sound record, as they stand in its bytes.
@@ -19,6 +19,8 @@ pub(crate) struct Sliced<'a> {
     pub(crate) digest: Digest,
     /// R itself: UTF-8.
     pub(crate) r: &'a [u8],
+    /// Whether an escape stands in any of its strings.
+    escapes: bool,
     pub(crate) act: Option<&'a [u8]>,
     pub(crate) at: Text<'a>,
     pub(crate) bg: u64,
@@ -51,18 +53,25 @@ pub(crate) struct Text<'a>(&'a [u8]);
 impl<'a> Text<'a> {
     /// The text that it stands for.
     pub(crate) fn plain(self) -> Cow<'a, str> {
+        self.plain_if(memchr::memchr(b'\\', self.0).is_some())
+    }
+
+    /// As [`Text::plain`], of one that is known to hold no escape, or may hold one.
+    fn plain_if(self, escapes: bool) -> Cow<'a, str> {
         let raw = std::str::from_utf8(self.0).expect("the pass has checked it");
-        match memchr::memchr(b'\\', self.0) {
-            None => Cow::Borrowed(raw),
-            Some(_) => Cow::Owned(unescape(raw)),
-        }
+        if escapes { Cow::Owned(unescape(raw)) } else { Cow::Borrowed(raw) }
+    }
+
+    fn is_session_id(self, escapes: bool) -> bool {
+        // Without escapes its length is that of what it stands for.
+        if escapes { is_session_id(&self.plain()) } else { is_session_id_length(self.0.len()) }
     }
 }
 
 /// Cuts R, the bytes of one record; `None` if it is no record of this version in canonical form. The digest is not looked at.
 #[inline]
 pub(crate) fn slice(digest: Digest, r: &[u8]) -> Option<Sliced<'_>> {
-    let mut pass = Pass { rest: r, high: 0 };
+    let mut pass = Pass { rest: r, high: 0, escapes: false };
     pass.eat(b"{")?;
     let act = pass.value_of(b"\"act\":")?;
     let at = pass.text_of(b"\"at\":\"")??;
@@ -90,9 +99,23 @@ pub(crate) fn slice(digest: Digest, r: &[u8]) -> Option<Sliced<'_>> {
     let t = std::str::from_utf8(t.0).ok().filter(|t| is_type(t))?;
     let utf8 = pass.high & HIGH == 0 || std::str::from_utf8(r).is_ok();
     let ep = ep.map(u32::try_from).transpose().ok()?;
-    let sliced = Sliced {
+    if v != VERSION || !utf8 {
+        return None;
+    }
+    // The rules between members that hold for every record by itself.
+    let global = seq >= 1 && (seq == 1) == prev.is_none() && dur < seq;
+    let session = match (sn, sid) {
+        (Some(sn), Some(sid)) => sid.is_session_id(pass.escapes) && sn >= 1 && (sn == 1) == sp.is_none(),
+        (None, None) => sp.is_none() && ep.is_none() && !fin,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    if !global || !session {
+        return None;
+    }
+    Some(Sliced {
         digest,
         r,
+        escapes: pass.escapes,
         act,
         at,
         bg,
@@ -115,22 +138,10 @@ pub(crate) fn slice(digest: Digest, r: &[u8]) -> Option<Sliced<'_>> {
         sp,
         st,
         t,
-    };
-    (v == VERSION && utf8 && sliced.members_agree()).then_some(sliced)
+    })
 }
 
 impl<'a> Sliced<'a> {
-    /// The rules between members that hold for every record by itself.
-    fn members_agree(&self) -> bool {
-        let global = self.seq >= 1 && (self.seq == 1) == self.prev.is_none() && self.dur < self.seq;
-        let session = match (self.sn, self.sid) {
-            (Some(sn), Some(sid)) => is_session_id(&sid.plain()) && sn >= 1 && (sn == 1) == self.sp.is_none(),
-            (None, None) => self.sp.is_none() && self.ep.is_none() && !self.fin,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        global && session
-    }
-
     /// Where the record stands.
     pub(crate) fn position(&self) -> Position {
         Position { seq: self.seq, digest: self.digest }
@@ -138,7 +149,7 @@ impl<'a> Sliced<'a> {
 
     /// The session, and the record's number in it.
     pub(crate) fn session(&self) -> Option<(Cow<'a, str>, u64)> {
-        Some((self.sid?.plain(), self.sn?))
+        Some((self.sid?.plain_if(self.escapes), self.sn?))
     }
 }
 
@@ -150,6 +161,8 @@ struct Pass<'a> {
     rest: &'a [u8],
     /// All bytes of all strings, laid over one another: tells whether any was outside ASCII.
     high: u64,
+    /// Whether an escape was passed.
+    escapes: bool,
 }
 
 impl<'a> Pass<'a> {
@@ -236,12 +249,13 @@ impl<'a> Pass<'a> {
         let (mut previous, mut plain): (Option<&'a [u8]>, bool) = (None, true);
         loop {
             self.eat(b"\"")?;
-            let high = std::mem::take(&mut self.high);
+            let (high, escapes) = (std::mem::take(&mut self.high), std::mem::take(&mut self.escapes));
             let name = self.string_rest()?;
             // In names of ASCII without escapes bytes sort as RFC 8785 does.
-            plain &= self.high & HIGH == 0 && memchr::memchr(b'\\', name).is_none();
-            self.high |= high;
-            if previous.is_some_and(|previous| if plain { previous >= name } else { !is_sorted(previous, name) }) {
+            plain &= self.high & HIGH == 0 && !self.escapes;
+            (self.high, self.escapes) = (self.high | high, self.escapes | escapes);
+            let sorted = |previous| if plain { is_below(previous, name) } else { is_sorted(previous, name) };
+            if previous.is_some_and(|previous| !sorted(previous)) {
                 return None;
             }
             previous = Some(name);
@@ -277,7 +291,10 @@ impl<'a> Pass<'a> {
                     self.rest = &from[at + 1..];
                     return Some(&from[..at]);
                 }
-                b'\\' => at += escape(&from[at..])?.1,
+                b'\\' => {
+                    self.escapes = true;
+                    at += escape(&from[at..])?.1;
+                }
                 _ => return None,
             }
         }
@@ -291,7 +308,7 @@ impl<'a> Pass<'a> {
             let word = u64::from_le_bytes(*chunk);
             // Bytes of strings, or of what comes behind one: too much of it only has the whole checked as UTF-8.
             self.high |= word;
-            let special = zeros(word ^ (ONES * 0x22)) | zeros(word ^ (ONES * 0x5c)) | controls(word);
+            let special = specials(word);
             if special != 0 {
                 // Only the lowest mark is exact, and it is the one that counts.
                 return index * 8 + usize::try_from(special.trailing_zeros() / 8).unwrap_or(0);
@@ -324,14 +341,20 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Marks the bytes that are zero; exact up to and with the lowest mark.
-const fn zeros(word: u64) -> u64 {
-    word.wrapping_sub(ONES) & !word & HIGH
+/// Marks the bytes that are a quote, a backslash or below 0x20; exact up to and with the lowest mark. What borrows when 1 or
+/// 0x20 is taken from it was too small, unless it was outside ASCII.
+const fn specials(word: u64) -> u64 {
+    let (quotes, backslashes) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
+    let borrowed = quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
+    borrowed & !word & HIGH
 }
 
-/// Marks the bytes below 0x20; exact up to and with the lowest mark.
-const fn controls(word: u64) -> u64 {
-    word.wrapping_sub(ONES * 0x20) & !word & HIGH
+/// Whether one name sorts before the other by its bytes. Most differ in the first.
+fn is_below(previous: &[u8], name: &[u8]) -> bool {
+    match (previous.first(), name.first()) {
+        (Some(before), Some(here)) if before != here => before < here,
+        _ => previous < name,
+    }
 }
 
 /// Whether one name, as it stands between its quotes, sorts before the other.

@@ -116,3 +116,23 @@ fn long_strings_are_searched_to_their_end() {
         }
     }
 }
+
+/// The length that counts is that of what the text stands for.
+#[test]
+fn a_session_id_is_measured_without_its_escapes() {
+    let mut sound = 0;
+    for len in 0..70 {
+        for escape in ["", "\\n", "\\u0000", "\u{e9}", "\\\\\u{e9}"] {
+            let sid = "s".repeat(len) + escape;
+            let full = full().replace("\"sid\":\"s\\\\\u{e9}\"", &format!("\"sid\":\"{sid}\""));
+            sound += usize::from(is_record(full.as_bytes()));
+            // Without another escape anywhere.
+            let short = format!(
+                "{{\"at\":\"x\",\"bg\":1,\"dur\":0,\"mono\":1,\"seq\":1,\"sid\":\"{sid}\",\"sn\":1,\"t\":\"mark\",\"v\":1}}"
+            );
+            sound += usize::from(is_record(short.as_bytes()));
+        }
+    }
+    // Lengths 1 to 64, less what the escape stands for: none, one byte, one, two, three.
+    assert_eq!(sound, 2 * (64 + 64 + 64 + 63 + 62));
+}

@@ -134,11 +134,12 @@ pub(crate) fn read_into<S: Storage>(
     let expected = storage.len(file)?.saturating_sub(offset).min(len);
     let expected = usize::try_from(expected).map_err(|_wide| io::ErrorKind::FileTooLarge)?;
     if bytes.capacity() < expected {
-        // Zeroed by the allocator, which need not touch it.
-        *bytes = vec![0; expected];
-    } else {
-        bytes.resize(expected, 0);
+        // Zeroed by the allocator, which need not touch it. One that is read into again gets some room: segments differ a
+        // little in length, and each new buffer has the kernel make all its pages anew.
+        let room = if bytes.capacity() == 0 { 0 } else { expected / 8 };
+        *bytes = vec![0; expected + room];
     }
+    bytes.resize(expected, 0);
     let mut filled = 0;
     while filled < bytes.len() {
         match storage.read_at(file, offset, &mut bytes[filled..]) {
