@@ -56,11 +56,23 @@ pub(crate) fn write_value(out: &mut Vec<u8>, value: &Value, depth: usize) -> Res
 }
 
 fn write_object(out: &mut Vec<u8>, members: &Map<String, Value>, depth: usize) -> Result<(), ValueFault> {
-    let depth = deeper(depth)?;
+    // The map's own order, by bytes, is the right one but for a few names far outside ASCII.
+    if members.keys().is_sorted_by(|left, right| name_order(left, right) == Ordering::Less) {
+        return write_members(out, members.iter(), depth);
+    }
     let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
     sorted.sort_by(|(left, _), (right, _)| name_order(left, right));
+    write_members(out, sorted.into_iter(), depth)
+}
+
+fn write_members<'a>(
+    out: &mut Vec<u8>,
+    members: impl Iterator<Item = (&'a String, &'a Value)>,
+    depth: usize,
+) -> Result<(), ValueFault> {
+    let depth = deeper(depth)?;
     out.push(b'{');
-    for (index, (name, value)) in sorted.into_iter().enumerate() {
+    for (index, (name, value)) in members.enumerate() {
         if index > 0 {
             out.push(b',');
         }
@@ -76,20 +88,60 @@ pub(crate) fn write_integer(out: &mut Vec<u8>, integer: u64) -> Result<(), Value
     if integer > INTEGER_MAX {
         return Err(ValueFault::Integer);
     }
-    out.extend_from_slice(integer.to_string().as_bytes());
+    // 2^53 has 16 digits.
+    let (mut digits, mut left, mut at) = ([b'0'; 16], integer, 16);
+    while left > 0 {
+        at -= 1;
+        digits[at] = digit(left);
+        left /= 10;
+    }
+    out.extend_from_slice(&digits[at.min(15)..]);
     Ok(())
+}
+
+/// The last decimal digit of a number.
+pub(crate) fn digit(number: u64) -> u8 {
+    u8::try_from(number % 10).map_or(b'0', |value| b'0' + value)
 }
 
 pub(crate) fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
-    for &byte in text.as_bytes() {
+    let mut rest = text.as_bytes();
+    while let (plain, Some((byte, behind))) = split_special(rest) {
+        out.extend_from_slice(plain);
         match short_escape(byte) {
             Some(letter) => out.extend_from_slice(&[b'\\', letter]),
-            None if byte < 0x20 => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-            None => out.push(byte),
+            None => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+        rest = behind;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
+}
+
+/// What stands before the first quote, backslash or control character; that one, and what stands behind it.
+fn split_special(bytes: &[u8]) -> (&[u8], Option<(u8, &[u8])>) {
+    let (words, _rest) = bytes.as_chunks::<8>();
+    let plain = words.iter().position(|word| specials(u64::from_le_bytes(*word)) != 0).unwrap_or(words.len()) * 8;
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    match bytes[plain..].iter().position(special) {
+        None => (bytes, None),
+        Some(more) => {
+            (&bytes[..plain + more], bytes[plain + more..].split_first().map(|(byte, behind)| (*byte, behind)))
         }
     }
-    out.push(b'"');
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// The highest bit of each byte: set outside ASCII.
+pub(crate) const HIGH: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the bytes of a word that are a quote, a backslash or below 0x20; exact up to and with the lowest mark. What borrows
+/// when 1 or 0x20 is taken from it was too small, unless it was outside ASCII.
+pub(crate) const fn specials(word: u64) -> u64 {
+    let (quotes, backslashes) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
+    let borrowed = quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
+    borrowed & !word & HIGH
 }
 
 pub(crate) fn short_escape(byte: u8) -> Option<u8> {
@@ -143,6 +195,29 @@ mod tests {
         );
         assert!(is_canonical_object(&text, 0));
         assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
+    }
+
+    #[test]
+    fn what_is_escaped_is_found_wherever_it_stands() {
+        for len in 0..20 {
+            for special in ['"', '\\', '\n', '\0', '\u{1f}', ' ', '\u{7f}', '\u{80}', '\u{1f600}'] {
+                let text = format!("{}{special}{}", "a".repeat(len), "z".repeat(20 - len));
+                let written = text_of(&json!(text)).unwrap();
+                assert_eq!(written, serde_json::to_string(&text).unwrap());
+                let twice = text_of(&json!(format!("{text}{text}"))).unwrap();
+                assert_eq!(twice, format!("{}{}", written.trim_end_matches('"'), &written[1..]), "{len} {special:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn integers_have_all_their_digits() {
+        for power in 0..16 {
+            for integer in [10_u64.pow(power) - 1, 10_u64.pow(power), 10_u64.pow(power) + 1] {
+                let expected = if integer > INTEGER_MAX { Err(ValueFault::Integer) } else { Ok(integer.to_string()) };
+                assert_eq!(text_of(&json!(integer)), expected);
+            }
+        }
     }
 
     /// The sorting example of RFC 8785 section 3.2.3.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Deserialize, Serialize};
 
 use crate::digest::Position;
-use crate::entry::{Entry, EntryFault, Link, Stamp, write_line};
+use crate::entry::{Entry, EntryFault, Link, Stamp, rfc3339, write_line};
 
 /// The ends of the global chain and of every session's open chain: one that a `fin` has ended is forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,25 +75,24 @@ impl Heads {
 /// A batch being formed on top of the heads, which do not change until it is written.
 pub(crate) struct Draft<'a> {
     heads: &'a Heads,
+    stamp: &'a Stamp,
+    /// The stamp's wall time as text: one for all records of the batch.
+    at: Option<[u8; 27]>,
+    /// Highest sequence number known synced.
+    durable: u64,
     last: Position,
     sessions: BTreeMap<String, Option<SessionHead>>,
     positions: Vec<Position>,
 }
 
 impl<'a> Draft<'a> {
-    pub(crate) fn on(heads: &'a Heads) -> Draft<'a> {
-        Draft { heads, last: heads.last, sessions: BTreeMap::new(), positions: Vec::new() }
+    pub(crate) fn on(heads: &'a Heads, stamp: &'a Stamp, durable: u64) -> Draft<'a> {
+        let (at, last, sessions, positions) = (rfc3339(stamp.at_us), heads.last, BTreeMap::new(), Vec::new());
+        Draft { heads, stamp, at, durable, last, sessions, positions }
     }
 
     /// Forms the next record and appends its line to `out`.
-    pub(crate) fn push(
-        &mut self,
-        out: &mut Vec<u8>,
-        entry: &Entry,
-        stamp: &Stamp,
-        durable: u64,
-        end: bool,
-    ) -> Result<Position, EntryFault> {
+    pub(crate) fn push(&mut self, out: &mut Vec<u8>, entry: &Entry, end: bool) -> Result<Position, EntryFault> {
         let session = match &entry.sid {
             Some(sid) => match self.sessions.get(sid) {
                 Some(head) => head.ok_or_else(|| EntryFault::Finished(sid.clone()))?,
@@ -101,14 +100,19 @@ impl<'a> Draft<'a> {
             },
             None => SessionHead::START,
         };
-        let link = Link { previous: self.last, session: session.link, durable, end, stamp };
+        let (at, stamp, durable) = (self.at.as_ref(), self.stamp, self.durable);
+        let link = Link { previous: self.last, session: session.link, durable, end, stamp, at };
         let position = write_line(out, entry, &link)?;
         self.last = position;
         self.positions.push(position);
         if let Some(sid) = &entry.sid {
             let link = Position { seq: session.link.seq + 1, digest: position.digest };
             let head = SessionHead { link, seq: position.seq };
-            self.sessions.insert(sid.clone(), (!entry.fin).then_some(head));
+            let head = (!entry.fin).then_some(head);
+            match self.sessions.get_mut(sid) {
+                Some(known) => *known = head,
+                None => drop(self.sessions.insert(sid.clone(), head)),
+            }
         }
         Ok(position)
     }

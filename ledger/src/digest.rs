@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use data_encoding::HEXLOWER;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::block_api::compress256;
 use sha2::{Digest as _, Sha256};
@@ -83,15 +82,19 @@ impl Digest {
         (!wrong).then_some(Digest(bytes))
     }
 
-    /// The 64 digits, for writing into a line.
-    pub(crate) fn write_hex(&self, out: &mut [u8]) {
-        HEXLOWER.encode_mut(&self.0, out);
+    /// The 64 digits.
+    pub(crate) fn hex(&self) -> [u8; 64] {
+        let mut hex = [0; 64];
+        for (pair, byte) in hex.as_chunks_mut::<2>().0.iter_mut().zip(self.0) {
+            *pair = [byte >> 4, byte & 0x0f];
+        }
+        hex.map(|value| if value < 10 { b'0' + value } else { b'a' - 10 + value })
     }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&HEXLOWER.encode(&self.0))
+        f.write_str(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }
 
@@ -165,6 +168,15 @@ mod tests {
             assert_eq!(Digest::of_record(1, &bytes[..len]), whole(b"ledger-record-v1\n"), "{len} bytes");
             assert_eq!(Digest::of_parts(&[], &bytes[..len]), whole(b""), "{len} bytes");
             assert_eq!(Digest::of_parts(&[7; 63], &bytes[..len]), whole(&[7; 63]), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn every_byte_has_its_two_digits() {
+        for first in (0..=255_u8).step_by(32) {
+            let bytes: [u8; 32] = std::array::from_fn(|at| first + u8::try_from(at).unwrap());
+            let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            assert_eq!((Digest(bytes).to_string(), Digest(bytes).hex().as_slice()), (text.clone(), text.as_bytes()));
         }
     }
 

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::canonical::{ValueFault, write_integer, write_string, write_value};
+use crate::canonical::{ValueFault, digit, write_integer, write_string, write_value};
 use crate::digest::{Digest, Position};
 use crate::limits::{BATCH_BYTES_MAX, INTEGER_MAX, LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
 
@@ -84,6 +84,8 @@ pub(crate) struct Link<'a> {
     /// Whether the turn ends with this record.
     pub(crate) end: bool,
     pub(crate) stamp: &'a Stamp,
+    /// The stamp's wall time, if [`rfc3339`] has a text for it.
+    pub(crate) at: Option<&'a [u8; 27]>,
 }
 
 /// Length of what precedes R in a line; the digest's digits stand at 6..70.
@@ -92,15 +94,12 @@ pub(crate) const PREFIX_BYTES: usize = 76;
 const PREFIX: &[u8; PREFIX_BYTES] =
     b"{\"d\":\"0000000000000000000000000000000000000000000000000000000000000000\",\"r\":";
 
-const STRINGS: [&str; 6] = ["err", "key", "kind", "op", "req", "st"];
-const VALUES: [&str; 3] = ["act", "body", "res"];
-
 /// Appends the entry's line and returns the record's position. On an error `out` is as it was.
 pub(crate) fn write_line(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> Result<Position, EntryFault> {
     let start = out.len();
-    let written = check_shape(entry).and_then(|()| {
+    let written = check_shape(entry).and_then(|given| {
         out.extend_from_slice(PREFIX);
-        write_record(out, entry, link)
+        write_record(out, entry, &given, link)
     });
     let bytes = out.len() + 2 - start;
     let fits = if bytes > LINE_BYTES_MAX { Err(EntryFault::LineTooLong { bytes }) } else { Ok(()) };
@@ -110,7 +109,7 @@ pub(crate) fn write_line(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> R
         return Err(fault);
     }
     let digest = Digest::of_record(VERSION, &out[start + PREFIX_BYTES..]);
-    digest.write_hex(&mut out[start + 6..start + 70]);
+    out[start + 6..start + 70].copy_from_slice(&digest.hex());
     out.extend_from_slice(b"}\n");
     Ok(Position { seq: link.previous.seq + 1, digest })
 }
@@ -143,7 +142,9 @@ fn line_bytes_at_most(entry: &Entry) -> usize {
     let mut out = Vec::new();
     let furthest = Position { seq: INTEGER_MAX - 1, digest: Position::START.digest };
     let stamp = Stamp { at_us: 0, mono_us: INTEGER_MAX, bg: INTEGER_MAX };
-    let link = Link { previous: furthest, session: furthest, durable: INTEGER_MAX, end: true, stamp: &stamp };
+    let (at, stamp) = (rfc3339(stamp.at_us), &stamp);
+    let (session, durable, end, at) = (furthest, INTEGER_MAX, true, at.as_ref());
+    let link = Link { previous: furthest, session, durable, end, stamp, at };
     match write_line(&mut out, entry, &link) {
         Ok(_position) => out.len(),
         // It is refused when it is appended; alone, so that nothing else is.
@@ -167,7 +168,21 @@ pub(crate) fn is_session_id_length(bytes: usize) -> bool {
     (1..=SESSION_ID_BYTES_MAX).contains(&bytes)
 }
 
-fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
+/// The members that the caller gives.
+#[derive(Default)]
+struct Given<'a> {
+    act: Option<&'a Value>,
+    body: Option<&'a Value>,
+    err: Option<&'a str>,
+    key: Option<&'a str>,
+    kind: Option<&'a str>,
+    op: Option<&'a str>,
+    req: Option<&'a str>,
+    res: Option<&'a Value>,
+    st: Option<&'a str>,
+}
+
+fn check_shape(entry: &Entry) -> Result<Given<'_>, EntryFault> {
     if !is_type(&entry.t) {
         return Err(EntryFault::Type(entry.t.clone()));
     }
@@ -176,96 +191,124 @@ fn check_shape(entry: &Entry) -> Result<(), EntryFault> {
         None if entry.ep.is_some() || entry.fin => return Err(EntryFault::Session),
         Some(_) | None => {}
     }
-    for name in entry.members.keys() {
-        if !STRINGS.contains(&name.as_str()) && !VALUES.contains(&name.as_str()) {
-            return Err(EntryFault::UnknownMember(name.clone()));
+    let (mut given, mut no_string) = (Given::default(), None);
+    for (name, value) in &entry.members {
+        let (place, name) = match name.as_str() {
+            "act" => {
+                given.act = Some(value);
+                continue;
+            }
+            "body" => {
+                given.body = Some(value);
+                continue;
+            }
+            "res" => {
+                given.res = Some(value);
+                continue;
+            }
+            "err" => (&mut given.err, "err"),
+            "key" => (&mut given.key, "key"),
+            "kind" => (&mut given.kind, "kind"),
+            "op" => (&mut given.op, "op"),
+            "req" => (&mut given.req, "req"),
+            "st" => (&mut given.st, "st"),
+            _ => return Err(EntryFault::UnknownMember(name.clone())),
+        };
+        *place = value.as_str();
+        if place.is_none() {
+            no_string = no_string.or(Some(name));
         }
     }
-    match STRINGS.into_iter().find(|name| entry.members.get(*name).is_some_and(|value| !value.is_string())) {
-        Some(name) => Err(EntryFault::NotAString(name)),
-        None => Ok(()),
-    }
+    no_string.map_or(Ok(given), |name| Err(EntryFault::NotAString(name)))
 }
 
 /// Writes R, member by member in the order in which RFC 8785 sorts their names.
-fn write_record(out: &mut Vec<u8>, entry: &Entry, link: &Link<'_>) -> Result<(), EntryFault> {
-    let mut writer = Writer { out, first: true };
-    let stamp = link.stamp;
-    let at = rfc3339(stamp.at_us).ok_or(EntryFault::Stamp)?;
-    writer.given(entry, "act")?;
-    writer.string("at", &at);
-    writer.integer("bg", stamp.bg)?;
-    writer.given(entry, "body")?;
-    writer.integer("dur", link.durable)?;
-    if link.end {
-        writer.name("end");
-        writer.out.extend_from_slice(b"true");
-    }
+fn write_record(out: &mut Vec<u8>, entry: &Entry, given: &Given<'_>, link: &Link<'_>) -> Result<(), EntryFault> {
+    let mut writer = Writer { out };
+    let at = link.at.ok_or(EntryFault::Stamp)?;
+    writer.out.push(b'{');
+    writer.value("act", b"\"act\":", given.act)?;
+    writer.plain(b"\"at\":\"", at);
+    writer.integer(b"\"bg\":", link.stamp.bg)?;
+    writer.value("body", b"\"body\":", given.body)?;
+    writer.integer(b"\"dur\":", link.durable)?;
+    writer.flag(b"\"end\":true,", link.end);
     if let Some(ep) = entry.ep {
-        writer.integer("ep", u64::from(ep))?;
+        writer.integer(b"\"ep\":", u64::from(ep))?;
     }
-    writer.given(entry, "err")?;
-    if entry.fin {
-        writer.name("fin");
-        writer.out.extend_from_slice(b"true");
-    }
-    writer.given(entry, "key")?;
-    writer.given(entry, "kind")?;
-    writer.integer("mono", stamp.mono_us)?;
-    writer.given(entry, "op")?;
+    writer.text(b"\"err\":", given.err);
+    writer.flag(b"\"fin\":true,", entry.fin);
+    writer.text(b"\"key\":", given.key);
+    writer.text(b"\"kind\":", given.kind);
+    writer.integer(b"\"mono\":", link.stamp.mono_us)?;
+    writer.text(b"\"op\":", given.op);
     if link.previous.seq > 0 {
-        writer.string("prev", &link.previous.digest.to_string());
+        writer.plain(b"\"prev\":\"", &link.previous.digest.hex());
     }
-    writer.given(entry, "req")?;
-    writer.given(entry, "res")?;
-    writer.integer("seq", link.previous.seq + 1)?;
+    writer.text(b"\"req\":", given.req);
+    writer.value("res", b"\"res\":", given.res)?;
+    writer.integer(b"\"seq\":", link.previous.seq + 1)?;
     if let Some(sid) = &entry.sid {
-        writer.string("sid", sid);
-        writer.integer("sn", link.session.seq + 1)?;
+        writer.text(b"\"sid\":", Some(sid));
+        writer.integer(b"\"sn\":", link.session.seq + 1)?;
         if link.session.seq > 0 {
-            writer.string("sp", &link.session.digest.to_string());
+            writer.plain(b"\"sp\":\"", &link.session.digest.hex());
         }
     }
-    writer.given(entry, "st")?;
-    writer.string("t", &entry.t);
-    writer.integer("v", VERSION)?;
+    writer.text(b"\"st\":", given.st);
+    writer.plain(b"\"t\":\"", entry.t.as_bytes());
+    writer.out.extend_from_slice(b"\"v\":");
+    write_integer(writer.out, VERSION).map_err(|_too_large| EntryFault::Stamp)?;
     writer.out.push(b'}');
     Ok(())
 }
 
+/// Appends members, each with the comma behind it: `v` is always there and the last.
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    first: bool,
 }
 
 impl Writer<'_> {
-    fn name(&mut self, name: &str) {
-        self.out.push(if self.first { b'{' } else { b',' });
-        self.first = false;
-        write_string(self.out, name);
-        self.out.push(b':');
-    }
-
-    fn string(&mut self, name: &str, text: &str) {
-        self.name(name);
-        write_string(self.out, text);
-    }
-
-    fn integer(&mut self, name: &str, integer: u64) -> Result<(), EntryFault> {
-        self.name(name);
-        write_integer(self.out, integer).map_err(|_too_large| EntryFault::Stamp)
-    }
-
-    fn given(&mut self, entry: &Entry, name: &'static str) -> Result<(), EntryFault> {
-        let Some(value) = entry.members.get(name) else { return Ok(()) };
-        self.name(name);
+    fn value(&mut self, name: &'static str, named: &[u8], value: Option<&Value>) -> Result<(), EntryFault> {
+        let Some(value) = value else { return Ok(()) };
+        self.out.extend_from_slice(named);
         // The line's own object is the first level, R the second.
-        write_value(self.out, value, 2).map_err(|fault| EntryFault::Value { member: name, fault })
+        write_value(self.out, value, 2).map_err(|fault| EntryFault::Value { member: name, fault })?;
+        self.out.push(b',');
+        Ok(())
+    }
+
+    fn text(&mut self, named: &[u8], text: Option<&str>) {
+        if let Some(text) = text {
+            self.out.extend_from_slice(named);
+            write_string(self.out, text);
+            self.out.push(b',');
+        }
+    }
+
+    /// A text in which nothing is escaped; `named` holds its opening quote.
+    fn plain(&mut self, named: &[u8], text: &[u8]) {
+        self.out.extend_from_slice(named);
+        self.out.extend_from_slice(text);
+        self.out.extend_from_slice(b"\",");
+    }
+
+    fn integer(&mut self, named: &[u8], integer: u64) -> Result<(), EntryFault> {
+        self.out.extend_from_slice(named);
+        write_integer(self.out, integer).map_err(|_too_large| EntryFault::Stamp)?;
+        self.out.push(b',');
+        Ok(())
+    }
+
+    fn flag(&mut self, whole: &[u8], is_set: bool) {
+        if is_set {
+            self.out.extend_from_slice(whole);
+        }
     }
 }
 
 /// `2026-01-31T12:34:56.000001Z`; `None` from the year 10,000 on.
-fn rfc3339(at_us: u64) -> Option<String> {
+pub(crate) fn rfc3339(at_us: u64) -> Option<[u8; 27]> {
     let (seconds, micros) = (at_us / 1_000_000, at_us % 1_000_000);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     // Days since 0000-03-01, so that the leap day is the last of its year (the usual civil calendar algorithm).
@@ -278,7 +321,22 @@ fn rfc3339(at_us: u64) -> Option<String> {
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    (year <= 9_999).then(|| format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"))
+    let mut text = *b"0000-00-00T00:00:00.000000Z";
+    for (place, number) in [
+        (0..4, year),
+        (5..7, month),
+        (8..10, day),
+        (11..13, hour),
+        (14..16, minute),
+        (17..19, second),
+        (20..26, micros),
+    ] {
+        text[place].iter_mut().rev().fold(number, |left, byte| {
+            *byte = digit(left);
+            left / 10
+        });
+    }
+    (year <= 9_999).then_some(text)
 }
 
 #[cfg(test)]
@@ -296,7 +354,8 @@ mod tests {
     fn write(entry: &Entry) -> Result<String, EntryFault> {
         let stamp = Stamp { at_us: 1_769_862_896_000_001, mono_us: 5, bg: 2 };
         let one = Position { seq: 1, digest: Digest([0xab; 32]) };
-        let link = Link { previous: one, session: one, durable: 1, end: true, stamp: &stamp };
+        let at = rfc3339(stamp.at_us);
+        let link = Link { previous: one, session: one, durable: 1, end: true, stamp: &stamp, at: at.as_ref() };
         let mut out = b"before".to_vec();
         let written = write_line(&mut out, entry, &link);
         assert!(written.is_ok() || out == b"before", "an error leaves nothing behind");
@@ -373,7 +432,7 @@ mod tests {
 
     #[test]
     fn the_calendar_is_right_at_its_corners() {
-        let text = |seconds: u64| rfc3339(seconds * 1_000_000);
+        let text = |seconds: u64| rfc3339(seconds * 1_000_000).map(|text| String::from_utf8(text.to_vec()).unwrap());
         assert_eq!(text(0).as_deref(), Some("1970-01-01T00:00:00.000000Z"));
         assert_eq!(text(951_782_400).as_deref(), Some("2000-02-29T00:00:00.000000Z"));
         assert_eq!(text(951_868_800).as_deref(), Some("2000-03-01T00:00:00.000000Z"));

@@ -212,7 +212,7 @@ impl<S: Storage> Ledger<S> {
     }
 
     /// The batch is written: it is part of the past now. Returns the positions of the caller's own records.
-    fn became(&mut self, mut written: Drafted, opening: Option<&Opening>, batch: &[Entry]) -> Vec<Position> {
+    fn became(&mut self, written: Drafted, opening: Option<&Opening>, batch: &[Entry]) -> Vec<Position> {
         let past = &mut self.past;
         if opening.is_some() {
             self.unsealed = past.segments.last_mut().map(|before| {
@@ -232,7 +232,8 @@ impl<S: Storage> Ledger<S> {
         }
         past.heads.follow(&written);
         past.records += wide(written.positions.len());
-        let positions = written.positions.split_off(own.len());
+        let mut positions = written.positions;
+        positions.drain(..own.len());
         for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {
             past.stated.note(&entry.t, *position, entry.members.get("body").unwrap_or(&Value::Null));
         }
@@ -311,9 +312,9 @@ impl<S: Storage> Ledger<S> {
         stamp: &Stamp,
         opening: Option<&Opening>,
     ) -> Result<Drafted, AppendError> {
-        let mut draft = Draft::on(&self.past.heads);
+        let mut draft = Draft::on(&self.past.heads, stamp, self.durable);
         for own in opening.map(Opening::entries).unwrap_or_default() {
-            let pushed = draft.push(buffer, &own, stamp, self.durable, false);
+            let pushed = draft.push(buffer, &own, false);
             pushed.map_err(|fault| AppendError::Entry { index: 0, fault })?;
         }
         let opening_bytes = buffer.len();
@@ -323,7 +324,7 @@ impl<S: Storage> Ledger<S> {
                 return Err(fault(EntryFault::Type(entry.t.clone())));
             }
             let end = index + 1 == batch.len();
-            draft.push(buffer, entry, stamp, self.durable, end).map_err(fault)?;
+            draft.push(buffer, entry, end).map_err(fault)?;
         }
         let bytes = buffer.len() - opening_bytes;
         if bytes > BATCH_BYTES_MAX {

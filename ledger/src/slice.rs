@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use crate::canonical::{deeper, name_order, short_escape};
+use crate::canonical::{HIGH, deeper, name_order, short_escape, specials};
 use crate::digest::{Digest, Position};
 use crate::entry::{is_session_id, is_session_id_length, is_type};
 use crate::limits::{INTEGER_MAX, VERSION};
@@ -152,9 +152,6 @@ impl<'a> Sliced<'a> {
         Some((self.sid?.plain_if(self.escapes), self.sn?))
     }
 }
-
-const ONES: u64 = 0x0101_0101_0101_0101;
-const HIGH: u64 = 0x8080_8080_8080_8080;
 
 /// The bytes not yet passed. Every method returns `None` at the first byte that the form does not allow.
 struct Pass<'a> {
@@ -339,14 +336,6 @@ impl<'a> Pass<'a> {
         self.rest = rest;
         (value <= INTEGER_MAX).then_some(value)
     }
-}
-
-/// Marks the bytes that are a quote, a backslash or below 0x20; exact up to and with the lowest mark. What borrows when 1 or
-/// 0x20 is taken from it was too small, unless it was outside ASCII.
-const fn specials(word: u64) -> u64 {
-    let (quotes, backslashes) = (word ^ (ONES * 0x22), word ^ (ONES * 0x5c));
-    let borrowed = quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES) | word.wrapping_sub(ONES * 0x20);
-    borrowed & !word & HIGH
 }
 
 /// Whether one name sorts before the other by its bytes. Most differ in the first.

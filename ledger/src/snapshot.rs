@@ -115,7 +115,7 @@ pub(crate) fn frame(ledger: &str, fold: &str, past: &Past, payload: &[u8]) -> Ve
     let start = line.len();
     write_value(&mut line, &described, 1).expect("flat, and its numbers come from the ledger");
     let digest = digest_of(&line[start..]);
-    digest.write_hex(&mut line[PREFIX.len()..PREFIX.len() + 64]);
+    line[PREFIX.len()..PREFIX.len() + 64].copy_from_slice(&digest.hex());
     line.extend_from_slice(b"}\n");
     line
 }

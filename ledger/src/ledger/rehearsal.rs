@@ -35,11 +35,10 @@ pub(super) fn holds<S: Storage>(
     next: &Next,
 ) -> io::Result<bool> {
     let heads = &found.walk.heads;
-    let stamp = &STAMP;
     let durable = heads.last.seq;
     let mut turn = Vec::new();
-    let mut draft = Draft::on(heads);
-    let mut push = |entry: &Entry, end| draft.push(&mut turn, entry, stamp, durable, end).map_err(io::Error::other);
+    let mut draft = Draft::on(heads, &STAMP, durable);
+    let mut push = |entry: &Entry, end| draft.push(&mut turn, entry, end).map_err(io::Error::other);
     if next.rotates {
         let opening = Opening::behind(heads, &found.walk.sealing, next.number, &options.boot, id);
         opening.entries().iter().try_for_each(|own| push(own, false).map(drop))?;
