@@ -17,6 +17,7 @@ use ostler_ledger::{
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use tokio::sync::oneshot;
 
 /// So many findings are accepted at once; a ledger with more is another case.
@@ -50,12 +51,15 @@ impl Standing {
         })
     }
 
-    fn is_settled_by(&self, accepted: &BTreeSet<Finding>) -> bool {
+    /// `retired`: the last record that left the ledger, with what was said of its segment.
+    fn is_settled_by(&self, accepted: &BTreeSet<Finding>, retired: u64) -> bool {
         self.finding.as_ref().is_some_and(|own| {
-            accepted.iter().any(|other| {
-                let first = own.first.or(other.first);
-                Finding { first, ..own.clone() } == *other
-            })
+            let first_seq = own.segment.get(..20).and_then(|digits| digits.parse::<u64>().ok());
+            first_seq.is_some_and(|first_seq| first_seq <= retired)
+                || accepted.iter().any(|other| {
+                    let first = own.first.or(other.first);
+                    Finding { first, ..own.clone() } == *other
+                })
         })
     }
 }
@@ -93,7 +97,9 @@ impl Front {
     pub(super) fn standing(&self) -> Vec<String> {
         let accepted = self.accepted.lock().expect("nobody panics over it");
         let scrubbed = self.scrubbed.borrow();
-        let standing = self.standing.iter().chain(scrubbed.iter()).filter(|line| !line.is_settled_by(&accepted));
+        let retired = self.retired.load(Ordering::Relaxed);
+        let all = self.standing.iter().chain(scrubbed.iter());
+        let standing = all.filter(|line| !line.is_settled_by(&accepted, retired));
         standing.map(|line| line.text.clone()).collect()
     }
 

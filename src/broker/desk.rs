@@ -4,12 +4,13 @@
 
 use super::inbox::{Post, TURN_INPUTS, Written};
 use super::outbox::Outbox;
+use super::retiring::{Order, Retirement};
 use super::snapshot::Snapshot;
 use super::turn::{Fatal, Release, Told, Turn};
 use super::view::View;
 use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
 use crate::os::clock;
-use ostler_ledger::{Entry, SnapshotError, Storage};
+use ostler_ledger::{Entry, RetireError, SnapshotError, Storage};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// After a failed write, how long until what must not be lost is written again, in milliseconds.
 const REWRITE_MS: u64 = 1_000;
+
+/// Who wants to know what came of a retirement.
+type Retiring = oneshot::Sender<Result<Retirement, RetireError>>;
 
 /// What the turn hands to the world.
 pub trait World {
@@ -75,6 +79,8 @@ struct Taken<T> {
     beats: Vec<oneshot::Sender<()>>,
     /// Records of the ledger's own.
     own: Vec<(Vec<Entry>, Written)>,
+    /// What is to be retired.
+    orders: Vec<(Order, Retiring)>,
     /// Sessions whose effect was answered.
     answered: Vec<SessionId>,
     /// Nothing comes after it.
@@ -180,7 +186,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
     pub fn round(&mut self, now: Time, posts: Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
-        let Taken { inputs, beats, own, answered, last } = self.take(posts);
+        let Taken { inputs, beats, own, orders, answered, last } = self.take(posts);
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
@@ -212,6 +218,7 @@ impl<S: Storage, W: World> Desk<S, W> {
             });
         }
         self.record(now, own)?;
+        self.retire(now, orders)?;
         // A turn without records says nothing of the disk.
         if failure.is_some() || self.view.head().seq != head_seq {
             let failure = failure.or_else(|| self.turn.short());
@@ -245,11 +252,19 @@ impl<S: Storage, W: World> Desk<S, W> {
         Ok(())
     }
 
+    fn retire(&mut self, now: Time, orders: Vec<(Order, Retiring)>) -> Result<(), Ended> {
+        for (order, done) in orders {
+            let retired = self.turn.retire(now, &order)?;
+            drop(done.send(retired));
+        }
+        Ok(())
+    }
+
     /// What the mail asks of the turn, after what could not be written before.
     fn take(&mut self, posts: Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
         let kept = std::mem::take(&mut self.unwritten);
         let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
-        let (mut beats, mut own) = (Vec::new(), Vec::new());
+        let (mut beats, mut own, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         let mut answered = std::mem::take(&mut self.answered);
         let mut last = false;
         for post in posts {
@@ -271,13 +286,14 @@ impl<S: Storage, W: World> Desk<S, W> {
                     beats.extend(done);
                 }
                 Post::Own(entries, done) => own.push((entries, done)),
+                Post::Retire(order, done) => orders.push((order, done)),
                 Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
                 Post::Stored(stored) => self.stored(stored),
                 Post::Tick => inputs.push((Input::Tick, None)),
                 Post::Close => last = true,
             }
         }
-        Taken { inputs, beats, own, answered, last }
+        Taken { inputs, beats, own, orders, answered, last }
     }
 
     fn release(&mut self, owed: Vec<(SessionId, Option<Effect>)>) -> Result<(), Ended> {

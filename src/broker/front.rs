@@ -27,6 +27,7 @@ use ostler_ledger::Finding;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use tokio::sync::{mpsc, watch};
 
@@ -69,6 +70,8 @@ pub struct Front {
     pub scrubbed: watch::Receiver<Vec<Standing>>,
     /// What an operator has accepted since the start.
     pub accepted: Mutex<BTreeSet<Finding>>,
+    /// The last record that was retired since the start.
+    pub retired: AtomicU64,
     /// Whether the broker is leaving.
     pub draining: watch::Receiver<bool>,
     /// Where a wish to leave goes.
@@ -136,7 +139,7 @@ impl Service for Door {
             Route::Status => front.status(params),
             Route::Shutdown => front.shutdown(&caller, params),
             Route::Hello | Route::Absent => Err(unknown(method)),
-            Route::Change(_) | Route::Read(_) | Route::Accept if *front.draining.borrow() => {
+            Route::Change(_) | Route::Read(_) | Route::Accept | Route::Retire if *front.draining.borrow() => {
                 Err(super::inbox::leaving())
             }
             Route::Change(change) => {
@@ -145,6 +148,7 @@ impl Service for Door {
                 change.await.unwrap_or_else(|_| Err(WireError::new(ErrorCode::Internal, "the request panicked")))
             }
             Route::Accept => front.accept(&caller, params).await,
+            Route::Retire => front.retire(&caller, params).await,
             Route::Read(read) => front.read(caller, read, params).await,
         }
     }

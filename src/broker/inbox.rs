@@ -1,10 +1,11 @@
 //! The way into the turn: one bounded queue. Requests that find it full are refused as `busy`; words of the world wait
 //! for room, because they must not be lost.
 
+use super::retiring::{Order, Retirement};
 use super::turn::Told;
 use crate::machine::{Observation, Request, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
-use ostler_ledger::{AppendError, Entry, Position, SnapshotError};
+use ostler_ledger::{AppendError, Entry, Position, RetireError, SnapshotError};
 use std::collections::BTreeMap;
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,6 +35,8 @@ pub enum Post<T = oneshot::Sender<Told>> {
     Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
     /// Records of the ledger's own, which change nothing in the state, and who wants to know when they are durable.
     Own(Vec<Entry>, Written),
+    /// Retire the oldest segments, and who wants to know what came of it.
+    Retire(Order, oneshot::Sender<Result<Retirement, RetireError>>),
     /// The ledger did not take the last records: whether it does now. Costs a record if it does.
     Probe,
     /// A snapshot was written, and so many bytes it has, or why it was not.

@@ -56,6 +56,8 @@ pub mod render;
 pub mod report;
 /// Room that is kept on the disk.
 mod reserve;
+/// Retirement as it is asked for.
+pub mod retire;
 /// Retirement in the turn.
 pub mod retiring;
 #[cfg(test)]

@@ -1,7 +1,30 @@
 //! Faults of ours, planted on purpose behind the `testing` feature: a test that does not catch them proves nothing.
 
+use crate::machine::limits::Retention;
 use crate::machine::{Effect, Input, Key, Known, Operation, Recalled, Request, State, Status};
+use crate::os::environment::Environment;
+use ostler_ledger::Options;
 use std::sync::Arc;
+
+/// Smaller limits for a broker that is tested as a process: `OSTLER_TEST_LIMITS=segment_bytes:6000,recent:2`. The names are those of
+/// [`Options`] and [`Retention`].
+pub(super) fn little(options: &mut Options, retention: &mut Retention) {
+    let told = Environment::process().get("OSTLER_TEST_LIMITS").and_then(|told| told.to_str()).unwrap_or_default();
+    for (name, value) in told.split(',').filter_map(|each| each.split_once(':')) {
+        let Ok(value) = value.parse::<u32>() else { continue };
+        let count = usize::try_from(value).unwrap_or(usize::MAX);
+        match name {
+            "segment_bytes" => options.segment_bytes = value.into(),
+            "snapshot_tail_bytes" => options.snapshot_tail_bytes = value.into(),
+            "recent" => retention.recent = count,
+            "of_session" => retention.of_session = count,
+            "batch" => retention.batch = count,
+            "window_us" => retention.window_us = value.into(),
+            "settled" => retention.settled = value.into(),
+            _ => {}
+        }
+    }
+}
 
 /// Faults of ours, planted on purpose: the simulation must catch each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -70,6 +70,13 @@ impl<S: Storage, T> Turn<S, T> {
     /// # Errors
     /// [`Fatal`]: nothing may leave any more and the process must end.
     pub fn retire(&mut self, now: Time, order: &Order) -> Result<Result<Retirement, RetireError>, Fatal> {
+        if !order.dry_run {
+            match self.ledger.finish_retirement() {
+                Ok(()) => {}
+                Err(RetireError::Sync(error)) => return Err(error.into()),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
         let (segments, held) = match self.retirable() {
             Ok(retirable) => retirable,
             Err(error) => return Ok(Err(error)),

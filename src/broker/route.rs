@@ -11,8 +11,10 @@ pub enum Route {
     Status,
     /// The broker, leaving.
     Shutdown,
-    /// The ledger, about itself.
+    /// The ledger, about itself: findings.
     Accept,
+    /// The ledger, about itself: its beginning.
+    Retire,
     /// The turn.
     Change(Change),
     /// The view.
@@ -64,6 +66,7 @@ pub fn route(method: Method) -> Route {
         Method::SessionRead => Route::Read(Read::Output),
         Method::SessionEndpoint => Route::Read(Read::Endpoint),
         Method::LedgerAccept => Route::Accept,
+        Method::LedgerRetire => Route::Retire,
         Method::OperationGet => Route::Read(Read::Operation),
         Method::OperationList => Route::Read(Read::Operations),
         Method::SessionFork
@@ -102,7 +105,7 @@ mod tests {
             match route(*method) {
                 Route::Change(_) => assert_eq!(method.class(), Class::Mutates, "{}", method.name()),
                 Route::Read(_) => assert_eq!(method.class(), Class::Reads, "{}", method.name()),
-                Route::Hello | Route::Status | Route::Shutdown | Route::Accept => {
+                Route::Hello | Route::Status | Route::Shutdown | Route::Accept | Route::Retire => {
                     assert_eq!(method.class(), Class::Control, "{}", method.name());
                 }
                 Route::Absent => {}

@@ -27,6 +27,7 @@ use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
 use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind};
@@ -321,6 +322,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         standing: begun.degraded.clone(),
         scrubbed: scrubbed_seen,
         accepted: Mutex::default(),
+        retired: AtomicU64::default(),
         draining: draining_seen,
         leave: wishes,
     });

@@ -143,7 +143,7 @@ pub(super) fn disk(root: &Path) -> Disk {
     Disk::new(root.join("ledger"), root.join("quarantine"))
 }
 
-fn boot() -> Result<String, WireError> {
+pub(super) fn boot() -> Result<String, WireError> {
     ProcessIdentity::current().map(|this| this.boot).map_err(|error| stored("read the boot id", &error))
 }
 
@@ -153,13 +153,18 @@ pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), 
     opened.map_err(|error| of_ledger(root, unopened(&error)))
 }
 
-fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), WireError> {
+/// The ledger, recovered and folded, ready for a generation to begin.
+pub(super) fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), WireError> {
     for folder in ["ledger", "quarantine", "sessions"] {
         let path = root.path().join(folder);
         let made = crate::host::files::make_folder(&path);
         made.map_err(|error| stored(&format!("make the folder {}", path.display()), &error.source))?;
     }
-    let opened = Turn::open(|| disk(root.path()), &Options::new(entropy::hex::<16>(), boot), Retention::default());
+    #[cfg_attr(not(feature = "testing"), expect(unused_mut, reason = "only a test build has other limits"))]
+    let (mut options, mut retention) = (Options::new(entropy::hex::<16>(), boot), Retention::default());
+    #[cfg(feature = "testing")]
+    super::planted::little(&mut options, &mut retention);
+    let opened = Turn::open(|| disk(root.path()), &options, retention);
     opened.map_err(|error| {
         let error = match &error {
             FoldError::Open(error) => unopened(error),

@@ -189,7 +189,6 @@ mod tests {
             "mcp serve",
             "fork a",
             "reconcile a",
-            "ledger retire",
             "doctor --fix lock",
             "spawn --adapter lines -- x",
         ] {

@@ -1,5 +1,5 @@
 //! `ostler ledger ...`: looks at the ledger without a broker, without a lock, and without changing anything; also at a copy, and while a
-//! broker writes.
+//! broker writes. `accept` and `retire` alone write.
 
 mod accept;
 mod explain;
@@ -9,11 +9,13 @@ mod history;
 mod proof;
 pub(super) mod record;
 mod resolve;
+mod retire;
 mod source;
 mod stats;
 mod tail;
 mod verify;
 mod words;
+mod writer;
 
 use clap::Subcommand;
 use serde_json::json;
@@ -55,6 +57,8 @@ enum Command {
     Prove(proof::Args),
     /// Accept what verify finds and go on; needs --yes, and the reason goes into the ledger
     Accept(accept::Args),
+    /// Let the oldest sealed segments leave the ledger, as far as nothing known leads to them; needs --yes
+    Retire(retire::Args),
     /// Count records, bytes, operations and sessions
     Stats(stats::Args),
 }
@@ -70,6 +74,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         Command::Tail(args) => tail::run(args, source, context),
         Command::Export(args) => export::run(args, source, context),
         Command::Accept(args) => accept::run(args, source, context),
+        Command::Retire(args) => retire::run(args, source, context),
         Command::Prove(args) => proof::run(args, source, context),
         Command::Stats(args) => stats::run(args, source, context),
     }

@@ -66,6 +66,7 @@ methods! {
     SessionReconcile "session.reconcile" Mutates "Settle an uncertain or fenced session by evidence.",
     SessionPrune "session.prune" Mutates "Forget ended sessions.",
     LedgerAccept "ledger.accept" Control "An operator accepts what is wrong with the ledger.",
+    LedgerRetire "ledger.retire" Control "The oldest segments of the ledger leave it.",
     OperationGet "operation.get" Reads "One operation and its stored result.",
     OperationList "operation.list" Reads "Operations, a page at a time.",
     OperationResolve "operation.resolve" Mutates "An operator's decision about an uncertain operation.",

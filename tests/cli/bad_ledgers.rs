@@ -68,7 +68,7 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 /// What both verifiers say of a ledger folder: the classes of its problems. They must agree on all but the sentences.
 #[track_caller]
-fn judged(root: &Root, folder: &Path) -> Vec<String> {
+pub(super) fn judged(root: &Root, folder: &Path) -> Vec<String> {
     let first = root.ostler(["--json", "ledger", "verify", "--ledger", folder.to_str().unwrap()]);
     let exit = first.code();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/verify_ledger.py");

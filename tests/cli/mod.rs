@@ -39,6 +39,8 @@ mod full_disk;
 mod receipts;
 /// Bad input: the error, and that nothing is lost by it.
 mod refused;
+/// The beginning of the ledger leaves it.
+mod retirement;
 /// Roots that cannot serve.
 mod roots;
 /// The schema, and documents under it.

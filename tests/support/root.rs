@@ -36,6 +36,11 @@ impl Root {
         Root::of_program(&[OSTLER])
     }
 
+    /// The same, with a broker that keeps less and begins segments sooner: `segment_bytes:20000,recent:2`.
+    pub(crate) fn with_limits(limits: &str) -> Root {
+        Root::of_program(&["env", &format!("OSTLER_TEST_LIMITS={limits}"), OSTLER])
+    }
+
     fn of_program(program: &[&str]) -> Root {
         let usual = env::temp_dir();
         let parent = if usual.as_os_str().len() > FOLDER_LENGTH_MAX { Path::new("/tmp") } else { usual.as_path() };

@@ -110,6 +110,18 @@ impl<S: Storage> Ledger<S> {
         self.describe(segments, false).map(|_described| ())
     }
 
+    /// Takes the files away that an earlier retirement left.
+    ///
+    /// # Errors
+    /// [`RetireError::Storage`] if they cannot be taken away now, and [`RetireError::Sync`].
+    pub fn finish_retirement(&mut self) -> Result<(), RetireError> {
+        match finish(&self.storage, &mut self.past) {
+            Ok(()) => Ok(()),
+            Err(RepairError::Write(error)) => Err(error.into()),
+            Err(RepairError::Sync(error)) => Err(self.poison(error).into()),
+        }
+    }
+
     /// Retires the oldest `segments` segments. `carry` states again what the caller's fold needs of them, in records that
     /// the caller understands; each session whose chain is open and that has no later record has to be among them.
     /// Then files are archived (`keep`) or removed, and snapshots, which rest on them, are. `act` says who asked for it.
@@ -127,11 +139,7 @@ impl<S: Storage> Ledger<S> {
         if self.unsynced_bytes > 0 {
             return Err(RetireError::Unsynced);
         }
-        match finish(&self.storage, &mut self.past) {
-            Ok(()) => {}
-            Err(RepairError::Write(error)) => return Err(error.into()),
-            Err(RepairError::Sync(error)) => return Err(self.poison(error).into()),
-        }
+        self.finish_retirement()?;
         let mut retirement = self.describe(segments, keep)?;
         let carried: BTreeSet<&str> = carry.iter().filter_map(|entry| entry.sid.as_deref()).collect();
         if let Some(sid) = self.open_chains(segments).into_iter().find(|sid| !carried.contains(sid.as_str())) {

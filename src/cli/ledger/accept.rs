@@ -11,12 +11,13 @@ use super::super::status;
 use super::source::{Look, Source};
 use super::verify::{problems, verdict};
 use super::words::counted;
+use super::writer::{self, Writer};
 use crate::broker::accept::{check_reason, without_broker};
 use crate::os::folder;
 use crate::os::paths::StateRoot;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
-use crate::rpc::wire::{LedgerAcceptParams, LedgerAcceptResult, LedgerFinding, RunState};
+use crate::rpc::wire::{LedgerAcceptParams, LedgerAcceptResult, LedgerFinding};
 
 /// What to accept, and why.
 #[derive(Debug, clap::Args)]
@@ -48,22 +49,13 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
         let remedy = "ostler ledger verify shows them; the same command with --yes accepts them";
         return Err(Failure::new(ATTEMPT, error.reason("yes").with("remedy", remedy)));
     }
-    let path = context.root_path(ATTEMPT)?;
-    let root = StateRoot::open(&path).map_err(|error| Failure::new(ATTEMPT, WireError::from(&error)))?;
-    let root = root.ok_or_else(|| look.missing("ledger", "there is no state root", "another --root"))?;
-    let state = status::look(&root, context, context.bounded(status::ANSWER_WITHIN));
-    let (accepted, by_broker) = match state.map_err(|error| Failure::new(ATTEMPT, error))?.state {
-        RunState::Running => (ask(&root, found, args, context)?, true),
-        RunState::Absent => {
+    let (root, writer) = writer::of(&look, context)?;
+    let (accepted, by_broker) = match writer {
+        Writer::Broker => (ask(&root, found, args, context)?, true),
+        Writer::This => {
             let act = json!({ "pid": std::process::id(), "session": null, "uid": folder::user() });
             let done = without_broker(&root, &act, &args.reason).map_err(|error| Failure::new(ATTEMPT, error))?;
             (done.before.problems, false)
-        }
-        state @ (RunState::Starting | RunState::Draining | RunState::Unresponsive | RunState::Blocked) => {
-            let (name, _tone) = status::state_name(state);
-            let message = format!("the broker is {name}, so nobody can write now; nothing was accepted");
-            let error = WireError::new(ErrorCode::BrokerBlocked, message).reason(name);
-            return Err(Failure::new(ATTEMPT, error.with("remedy", "ostler status, and the same command again")));
         }
     };
     let report = verify(&look.storage, &options(&look)).map_err(|error| look.unreadable(&error))?;

@@ -36,7 +36,14 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
         return export::to_file(path, &selection, &look, context);
     }
     let id = selection.session.as_deref().unwrap_or_default();
-    let mut telling = Telling { stream: context.output.stream(), own: 0, missing: 0, told: 0 };
+    let mut telling = Telling {
+        stream: context.output.stream(),
+        begins_late: look.begins_late()?,
+        own: 0,
+        missing: 0,
+        retired: 0,
+        told: 0,
+    };
     telling.begin(id)?;
     for found in look.records() {
         let found = found?;
@@ -51,10 +58,14 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
 /// The story on its way out: one document, or lines, written as records come.
 struct Telling {
     stream: Stream,
+    /// The record that the ledger begins with, if what stood before was retired.
+    begins_late: Option<u64>,
     /// The last number of the session's own.
     own: u64,
     /// So many of the session's records are not there.
     missing: u64,
+    /// So many of them were retired.
+    retired: u64,
     told: u64,
 }
 
@@ -71,13 +82,33 @@ impl Telling {
     fn tell(&mut self, found: &Record, is_meant: bool) -> Result<(), Failure> {
         let own = found.header.sn.unwrap_or_default();
         let missing = own.saturating_sub(self.own + 1);
-        self.missing += missing;
+        let retired = self.begins_late.filter(|_| self.own == 0);
         self.own = own;
+        if let Some(first) = retired.filter(|_| missing > 0) {
+            self.retired = missing;
+            return self.tell_retired(first).and_then(|()| self.tell_one(found, is_meant));
+        }
+        self.missing += missing;
         if missing > 0 && is_meant && !self.stream.json {
             let count = counted(usize::try_from(missing).unwrap_or(usize::MAX), "record");
             self.stream
                 .bytes(format!("   -  {count} of this session missing here: ostler ledger verify\n").as_bytes())?;
         }
+        self.tell_one(found, is_meant)
+    }
+
+    fn tell_retired(&mut self, first: u64) -> Result<(), Failure> {
+        if self.stream.json {
+            return Ok(());
+        }
+        let count = counted(usize::try_from(self.retired).unwrap_or(usize::MAX), "record");
+        let told =
+            format!("   -  {count} of this session retired, with all before record {first}: ledger/archive, if kept\n");
+        self.stream.bytes(told.as_bytes())
+    }
+
+    fn tell_one(&mut self, found: &Record, is_meant: bool) -> Result<(), Failure> {
+        let own = self.own;
         if !is_meant {
             return Ok(());
         }
@@ -92,7 +123,7 @@ impl Telling {
 
     fn end(mut self) -> Result<(), Failure> {
         if self.stream.json {
-            self.stream.bytes(format!("],\"missing\":{}}}\n", self.missing).as_bytes())?;
+            self.stream.bytes(format!("],\"missing\":{},\"retired\":{}}}\n", self.missing, self.retired).as_bytes())?;
         }
         self.stream.finish()
     }

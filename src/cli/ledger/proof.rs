@@ -73,9 +73,10 @@ fn to_file(path: &Path, proof: &Proof, look: &Look, context: &Context) -> Result
 
 /// What keeps a record from being proved, as an error of the contract.
 fn unproved(error: &ProveError, look: &Look) -> Failure {
+    let missing = "ostler ledger head tells the newest record";
     let (code, reason, remedy) = match error {
+        ProveError::Missing(_) => return look.missing("record", error.to_string(), missing),
         ProveError::Io(_) => (ErrorCode::StorageFailed, "ledger", "ostler ledger verify"),
-        ProveError::Missing(_) => (ErrorCode::NotFound, "record", "ostler ledger head tells the newest record"),
         ProveError::Unsealed(_) => (ErrorCode::NotFound, "unsealed", "ostler ledger verify checks it in its place"),
         ProveError::Head(_) => (ErrorCode::Integrity, "head", "ostler ledger verify --since with that head"),
         ProveError::Damaged { .. } => (ErrorCode::Integrity, "damage", "ostler ledger verify"),

@@ -8,6 +8,7 @@ use ostler_ledger::{Onward, ReadError, Record, Records, record_at};
 
 use super::super::context::Context;
 use super::super::failure::Failure;
+use super::record;
 use crate::os::paths::StateRoot;
 use crate::os::process::boot_id;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -65,6 +66,21 @@ impl Look {
         record_at(&self.storage, seq).map_err(|error| self.unreadable(&error))
     }
 
+    /// The record that it begins with, if what stood before that was retired.
+    pub(crate) fn begins_late(&self) -> Result<Option<u64>, Failure> {
+        let Some(first) = self.records().next().transpose()?.map(|found| found.header.seq).filter(|first| *first > 1)
+        else {
+            return Ok(None);
+        };
+        for found in self.records() {
+            let found = found?;
+            if found.header.t == "retire" && record::document(&found)["body"]["last"].as_u64() >= Some(first - 1) {
+                return Ok(Some(first));
+            }
+        }
+        Ok(None)
+    }
+
     /// The folder of its segments.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
@@ -84,9 +100,15 @@ impl Look {
         self.failure(WireError::new(code, error.to_string()).reason("ledger"))
     }
 
-    /// What was looked for is not there.
+    /// What was looked for is not there; it may have been retired.
     pub(crate) fn missing(&self, reason: &str, message: impl Into<String>, remedy: &str) -> Failure {
-        self.failure(WireError::new(ErrorCode::NotFound, message).reason(reason).with("remedy", remedy))
+        let mut error = WireError::new(ErrorCode::NotFound, message).reason(reason).with("remedy", remedy);
+        if let Ok(Some(first)) = self.begins_late() {
+            error.message.push_str(&format!("; the records before {first} were retired"));
+            let archived = "if they were kept, the same command with --ledger DIR, a folder with copies of the files in ledger/archive and in ledger";
+            error = error.with("retired_before", first).with("remedy", format!("{remedy}; {archived}"));
+        }
+        self.failure(error)
     }
 
     /// This error, as a failure of what is being tried.

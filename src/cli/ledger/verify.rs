@@ -65,13 +65,17 @@ fn ledger(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failu
     let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
     let document = json!({
         "ok": report.ok(), "records": report.records, "head": report.head, "problems": report.problems,
-        "accepted": report.accepted, "tail": report.tail, "elapsed_ms": elapsed_ms,
+        "accepted": report.accepted, "tail": report.tail, "since_retired": report.since_retired, "elapsed_ms": elapsed_ms,
     });
     context.output.either(&document, |_| {
         let verdict = verdict(report.ok(), context);
+        let since = report
+            .since_retired
+            .then_some("the record of the head that was kept is retired: its number fits what was\n");
         problems(&report.problems, context)
             + &accepted(&report.accepted)
             + &tail(report.tail.as_ref())
+            + since.unwrap_or_default()
             + &format!("{verdict}  {} records  head {}\n", report.records, report.head)
     })?;
     Ok(if report.ok() { Exit::Done } else { Exit::Integrity })

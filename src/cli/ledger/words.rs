@@ -38,6 +38,12 @@ pub(super) fn words(record: &Value) -> String {
             format!("an operator accepted {count} of verify: {}", text(&body["reason"]))
         }
         "seal" => format!("segment {} is sealed", body["number"]),
+        "carry" if body.is_null() => "its chain goes on: earlier records are to be retired".to_owned(),
+        "carry" => format!("what is known, stated again: part {} of {}", body["part"], body["of"]),
+        "retire" => {
+            let place = if body["kept"] == true { "to the archive" } else { "removed" };
+            format!("records {} to {} were retired, {place}", body["first"], body["last"])
+        }
         other => other.to_owned(),
     }
 }

@@ -39,3 +39,69 @@ pub struct LedgerAcceptResult {
     /// The newest durable record.
     pub ledger: LedgerHead,
 }
+
+/// Parameters of `ledger.retire`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LedgerRetireParams {
+    /// The files are removed; else they go to the folder `archive` in the ledger's.
+    #[serde(default)]
+    pub remove: bool,
+    /// Nothing is changed, only told.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Result of `ledger.retire`: what is retired, durably, or would be. Nothing is a result as well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerRetireResult {
+    /// How many segments.
+    pub segments: u64,
+    /// How many records.
+    pub records: u64,
+    /// The length of their files.
+    pub bytes: u64,
+    /// The first record of them.
+    pub first: Option<u64>,
+    /// The last record of them.
+    pub last: Option<u64>,
+    /// About how many bytes of ledger state again what is still known.
+    pub carried_bytes: u64,
+    /// What holds the other sealed segments, if there are any.
+    pub held: Option<LedgerHeld>,
+    /// Why some of the files are still there: the next start takes them away.
+    pub left: Option<String>,
+    /// The newest durable record.
+    pub ledger: LedgerHead,
+}
+
+/// Sealed segments that stay, because a record in them is still needed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LedgerHeld {
+    /// The first such record.
+    pub seq: u64,
+    /// How many sealed segments stay.
+    pub segments: u64,
+    /// What needs it.
+    pub by: HeldFor,
+    /// The session, if it is one.
+    pub session_id: Option<String>,
+    /// The operation, if it is one.
+    pub operation: Option<String>,
+    /// The same for a person, with what to type.
+    pub text: String,
+}
+
+/// What needs a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HeldFor {
+    /// A listed session.
+    Session,
+    /// An operation that is kept in full.
+    Operation,
+    /// A key that is still known.
+    Key,
+    /// Damage, which stays as evidence.
+    Damage,
+}

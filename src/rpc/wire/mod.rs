@@ -28,7 +28,9 @@ pub use broker::{
 };
 pub use hello::{ClientInfo, HelloParams, HelloResult, Identity, IdentityDoc, IdentityKind, Limits, Role, RootId};
 pub use key::{KEY_BYTES_MAX, Key};
-pub use ledger::{LedgerAcceptParams, LedgerAcceptResult, LedgerFinding};
+pub use ledger::{
+    HeldFor, LedgerAcceptParams, LedgerAcceptResult, LedgerFinding, LedgerHeld, LedgerRetireParams, LedgerRetireResult,
+};
 pub use operation::{
     Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,
     OperationResolveParams, OperationResolveResult, OperationState, Resolution,

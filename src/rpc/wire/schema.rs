@@ -49,6 +49,7 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::SessionEndpoint => pair::<EndpointParams, EndpointResult>(generator),
         Method::SessionPrune => pair::<PruneParams, PruneResult>(generator),
         Method::LedgerAccept => pair::<LedgerAcceptParams, LedgerAcceptResult>(generator),
+        Method::LedgerRetire => pair::<LedgerRetireParams, LedgerRetireResult>(generator),
         Method::OperationGet => pair::<OperationGetParams, OperationGetResult>(generator),
         Method::OperationList => pair::<OperationListParams, OperationListResult>(generator),
         Method::OperationResolve => pair::<OperationResolveParams, OperationResolveResult>(generator),
