@@ -16,9 +16,9 @@ use crate::merkle::Tree;
 use crate::record::{Judged, judge};
 use crate::recovery::lines::Lines;
 use crate::recovery::past::{Past, SegmentFile};
-use crate::recovery::repair::RepairError;
+use crate::recovery::repair::{RepairError, create_empty};
 use crate::seal::SealBody;
-use crate::segment::{first_seq, in_ledger, own_entry};
+use crate::segment::{file_name, first_seq, in_ledger, own_entry};
 use crate::snapshot::snapshots;
 use crate::storage::{Access, Folder, Name, Storage, read_part};
 
@@ -141,6 +141,35 @@ pub(crate) fn try_archive<S: Storage>(storage: &S, file: &str) -> io::Result<()>
     }
 }
 
+/// Puts a file into the archive. A name that is there already may be what a failed sync of the folder forgot: it is made again,
+/// so that the next sync has something to do.
+fn link_anew<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
+    let link = || storage.link(file, Folder::Ledger, Folder::Archive);
+    match link() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            storage.unlink(Name { folder: Folder::Archive, file })?;
+            link()
+        }
+        linked => linked,
+    }
+}
+
+/// The file before the first that is left may be gone from the folder only as it is seen: a sync that failed ended the process,
+/// and forgot it. It would come back after the next ones went, and what lies between would be a loss. So its name is made and
+/// removed again, durably. The next file's seal tells it.
+fn remove_again<S: Storage>(storage: &S, first: &SegmentFile, retired: &Retirement) -> Result<(), RepairError> {
+    if first.first_seq <= retired.first {
+        return Ok(());
+    }
+    let count = line(storage, first, 1, SealBody::of).map_err(RepairError::Write)?.and_then(|seal| seal.count);
+    // An empty one was made here, before a crash: all before it are gone.
+    let Some(before) = count.and_then(|count| first.first_seq.checked_sub(count)) else { return Ok(()) };
+    let file = file_name(before);
+    let made = create_empty(storage, in_ledger(&file)).and_then(|_file| storage.unlink(in_ledger(&file)));
+    made.map_err(RepairError::Write)?;
+    storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)
+}
+
 /// Takes away the files that the newest `retire` record covers, if any are left, and with them the snapshots, which list
 /// them. Those are caches: what cannot be removed now, the next opening drops.
 pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), RepairError> {
@@ -152,13 +181,11 @@ pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), Rep
     let files: Vec<String> = past.segments[..left].iter().map(SegmentFile::file).collect();
     if retired.kept {
         for file in &files {
-            match storage.link(file, Folder::Ledger, Folder::Archive) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                linked => linked.map_err(RepairError::Write)?,
-            }
+            link_anew(storage, file).map_err(RepairError::Write)?;
         }
         storage.sync_folder(Folder::Archive).map_err(RepairError::Write)?;
     }
+    remove_again(storage, &past.segments[0], &retired)?;
     for file in &files {
         storage.unlink(in_ledger(file)).map_err(RepairError::Write)?;
         storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;

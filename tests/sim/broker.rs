@@ -14,17 +14,19 @@ use super::trace::{Checked, Trace, claim};
 use ostler::broker::desk::{Desk, World};
 use ostler::broker::inbox::{Post, TURN_INPUTS};
 use ostler::broker::recall::recall;
+use ostler::broker::retiring::{Order, Retirement};
 use ostler::broker::snapshot::Snapshot;
 use ostler::broker::turn::{Planted, Told};
 use ostler::broker::view::View;
 use ostler::machine::limits::Retention;
 use ostler::machine::{Effect, Observation, Word};
+use ostler_ledger::RetireError;
 use ostler_ledger::storage::{Call, SimulatedDisk, SimulatedStorage};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 /// So many of the longest records do not fit one append.
 pub(super) const CROWD: usize = 26;
@@ -67,6 +69,8 @@ pub(super) struct Broker {
     mail: VecDeque<Post<Ticket>>,
     /// Words that stay true, to be heard again.
     echoes: Vec<Observation>,
+    /// Who waits for what came of a retirement.
+    orders: Vec<(bool, oneshot::Receiver<Result<Retirement, RetireError>>)>,
 }
 
 /// Why there is no broker after a start or a turn.
@@ -135,6 +139,7 @@ impl Broker {
             front: Front::default(),
             mail: VecDeque::new(),
             echoes: Vec::new(),
+            orders: Vec::new(),
         };
         if let Err(error) = broker.desk.begin(scene.computer.now()) {
             return Ok(Err(Ended(error.to_string())));
@@ -181,6 +186,51 @@ impl Broker {
     pub(super) fn tick(&mut self) {
         self.mail.push_back(Post::Tick);
         self.mail.extend(self.degraded.borrow().is_some().then_some(Post::Probe));
+    }
+
+    /// Somebody wants the oldest segments retired. The archive or the folder may fail just then.
+    pub(super) fn retire(&mut self, scene: &mut Scene<'_>) {
+        let (done, retired) = oneshot::channel();
+        let dry_run = scene.random.chance(50);
+        let order = Order { keep: true, dry_run, act: serde_json::json!({"uid": 0}) };
+        self.mail.push_back(Post::Retire(order, done));
+        self.orders.push((dry_run, retired));
+    }
+
+    pub(super) fn has_orders(&self) -> bool {
+        !self.orders.is_empty()
+    }
+
+    /// What came of retirements: nothing fails without a reason. Whether files stay that are retired.
+    fn retired(&mut self, trouble: bool, scene: &Scene<'_>) -> Checked<bool> {
+        let mut stays = false;
+        for (dry_run, mut order) in std::mem::take(&mut self.orders) {
+            match order.try_recv() {
+                Ok(Ok(done)) => {
+                    let count = done.segments.len();
+                    scene.trace.line(format!("    retires {count}, held {:?}, left {:?}", done.held, done.left));
+                    let mark = if count == 0 {
+                        "nothing to retire"
+                    } else if dry_run {
+                        "could be retired"
+                    } else {
+                        "retired"
+                    };
+                    scene.trace.mark(mark.to_owned());
+                    stays |= done.left.is_some();
+                    let left = done.left.filter(|_| !trouble);
+                    claim(left.is_none(), || format!("what is retired stays for no reason: {left:?}"))?;
+                }
+                Ok(Err(error)) => {
+                    scene.trace.line(format!("    not retired: {error}"));
+                    scene.trace.mark("not retired".to_owned());
+                    claim(trouble, || format!("nothing is retired for no reason: {error}"))?;
+                }
+                Err(oneshot::error::TryRecvError::Empty) => self.orders.push((dry_run, order)),
+                Err(oneshot::error::TryRecvError::Closed) => {}
+            }
+        }
+        Ok(stays)
     }
 
     /// Hosts said when they were last seen.
@@ -282,7 +332,9 @@ impl Broker {
             let why = run.err().map_or("it was stopped in a turn".to_owned(), |ended| ended.to_string());
             return Ok(Err(Ended(why)));
         }
-        let sync = matches!(scene.armed, Some(Call::SyncData | Call::SyncFolder));
+        // That of the archive is none of the ledger's: its files stay until it succeeds.
+        let left = self.retired(struck || scene.full, scene)?;
+        let sync = matches!(scene.armed, Some(Call::SyncData | Call::SyncFolder)) && !left;
         claim(!(struck && sync), || "law 6: a sync failed and the broker goes on".to_owned())?;
         // What an earlier turn could not write stays said until a turn writes again.
         let news = self.degraded.has_changed().unwrap_or(false);

@@ -15,28 +15,34 @@ use ostler_ledger::{ReadError, Record, Records};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All records, read once.
-pub(super) struct Shelf(BTreeMap<u64, Record>);
+/// All records, read once, those that were retired as well.
+pub(super) struct Shelf {
+    records: BTreeMap<u64, Record>,
+    /// Where the ledger begins now.
+    begins: u64,
+}
 
 impl Shelf {
     pub(super) fn of(disk: &SimulatedDisk) -> Checked<Self> {
-        let copy = history::copy(disk).storage();
-        let records = Records::new(&copy).map(|record| record.map(|record| (record.header.seq, record)));
-        let records: Result<_, _> = records.collect();
-        records.map(Self).map_err(|error| Broken(format!("the ledger cannot be read: {error}")))
+        let unread = |error| Broken(format!("the ledger cannot be read: {error}"));
+        let (whole, here) = (history::whole(disk).storage(), history::copy(disk).storage());
+        let begins = Records::new(&here).next().transpose().map_err(unread)?.map_or(1, |record| record.header.seq);
+        let records = Records::new(&whole).map(|record| record.map(|record| (record.header.seq, record)));
+        let records = records.collect::<Result<_, _>>().map_err(unread)?;
+        Ok(Self { records, begins })
     }
 
     /// An operation as the record that accepted it has it, and its outcome where it has one.
     pub(super) fn operation(&self, id: OperationId) -> Option<Operation> {
-        let (first, at) = codec::event(self.0.get(&id.0)?).ok()??;
-        let mut outcomes = self.0.range(id.0..).rev().filter_map(|(_, record)| {
+        let (first, at) = codec::event(self.records.get(&id.0)?).ok()??;
+        let mut outcomes = self.records.range(id.0..).rev().filter_map(|(_, record)| {
             let (last, last_at) = codec::event(record).ok()??;
             recalled((&first, at), (&last, last_at, Digest(record.digest.0)))
         });
         outcomes.next()
     }
 
-    /// An operation that the state has let go, by its footprint.
+    /// An operation that the state has let go, by its footprint: as the broker reads it back, from what is not retired.
     pub(super) fn let_go(&self, then: &Operation, state: &State) -> Option<Arc<Operation>> {
         let footprint = state.footprint(then.id, &then.scope, &then.key)?;
         match recall(self, &footprint) {
@@ -47,14 +53,14 @@ impl Shelf {
 
     /// Everything after this position that the machine knows.
     fn after(&self, seq: u64) -> impl Iterator<Item = (Event, At)> {
-        let events = self.0.range(seq + 1..).map(|(_, record)| codec::event(record));
+        let events = self.records.range(seq + 1..).map(|(_, record)| codec::event(record));
         events.filter_map(|event| event.ok().flatten())
     }
 }
 
 impl Lookup for Shelf {
     fn record(&self, seq: u64) -> Result<Option<Record>, ReadError> {
-        Ok(self.0.get(&seq).cloned())
+        Ok(self.records.get(&seq).filter(|_| seq >= self.begins).cloned())
     }
 }
 

@@ -34,6 +34,18 @@ pub(super) fn copy(disk: &SimulatedDisk) -> SimulatedDisk {
     copy
 }
 
+/// The same with the archive put back: the whole history, as if nothing had ever been retired.
+pub(super) fn whole(disk: &SimulatedDisk) -> SimulatedDisk {
+    let whole = SimulatedDisk::new();
+    for folder in [Folder::Archive, Folder::Ledger] {
+        for file in disk.names(folder).into_iter().filter(|file| file.ends_with(".jsonl")) {
+            let bytes = disk.contents(Name { folder, file: &file }).unwrap_or_default();
+            whole.tamper(Name { folder: Folder::Ledger, file: &file }, &bytes);
+        }
+    }
+    whole
+}
+
 /// Right after a recovery nothing but whole turns is there, and the verifier agrees with the recovery.
 pub(super) fn verified(disk: &SimulatedDisk, boot: String, head: u64) -> Checked {
     let options = VerifyOptions { boot: Some(boot), since: None };
@@ -114,7 +126,7 @@ fn refusals(stories: &BTreeMap<String, Story>, intents: &[Intent]) -> Checked {
 /// The chain of a session ends with the turn in which it is removed, and not before; nothing names it again.
 fn chains(disk: &SimulatedDisk) -> Checked {
     let (mut ended, mut removed) = (BTreeSet::new(), BTreeSet::new());
-    let copy = copy(disk).storage();
+    let copy = whole(disk).storage();
     for record in Records::new(&copy) {
         let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
         let header = &record.header;
@@ -137,7 +149,7 @@ fn chains(disk: &SimulatedDisk) -> Checked {
 fn stories(disk: &SimulatedDisk) -> Checked<BTreeMap<String, Story>> {
     let mut stories: BTreeMap<String, Story> = BTreeMap::new();
     let mut generation = 0;
-    let copy = copy(disk).storage();
+    let copy = whole(disk).storage();
     for record in Records::new(&copy) {
         let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
         let value: Value =

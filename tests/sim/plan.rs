@@ -16,6 +16,8 @@ pub(super) struct Plan {
     pub(super) host_kills: usize,
     pub(super) tampering: usize,
     pub(super) leaps: usize,
+    /// How often somebody wants the oldest segments retired.
+    pub(super) retirements: usize,
     /// Once, so many spawns come at once that their turn needs several appends.
     pub(super) crowd: bool,
     /// What the broker keeps of what is settled: as the product does, or so little that it lets go and forgets.
@@ -38,7 +40,13 @@ impl Plan {
             sessions_ask: random.pick(&[0, 100]).unwrap_or(0),
         };
         let snapshot_tail_bytes = random.pick(&[1, 10_000, 1_048_576]).unwrap_or(10_000);
-        let retention = if random.chance(500) { Retention::default() } else { little(random) };
+        let mut retention = if random.chance(500) { Retention::default() } else { little(random) };
+        let (mut retirements, mut segment_bytes) = (random.below(2), segment_bytes);
+        if random.chance(300) {
+            // Of little that is known, soon.
+            (retirements, segment_bytes) = (4, 4_000);
+            retention = Retention { window_us: 1_000_000, settled: 2, batch: 1, ..little(random) };
+        }
         Self {
             steps,
             segment_bytes,
@@ -50,6 +58,7 @@ impl Plan {
             host_kills,
             tampering,
             leaps,
+            retirements,
             crowd,
             retention,
             habits,

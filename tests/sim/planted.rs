@@ -54,6 +54,11 @@ fn a_snapshot_that_is_out_of_date_is_caught() {
 }
 
 #[test]
+fn a_state_that_is_stated_again_out_of_date_is_caught() {
+    check(turn(Planted { stale_carry: true, ..Planted::default() }), "law 1: ");
+}
+
+#[test]
 fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
     check(Bugs { accept_half_turn: true, ..Bugs::default() }, "half a turn");
 }

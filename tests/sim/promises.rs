@@ -44,6 +44,18 @@ pub(super) fn replayed(scene: &Scene<'_>, view: &View, options: &Options) -> Che
     claim(*view.read() == whole.state, || "law 1: the state from a snapshot is not what the history says".to_owned())
 }
 
+/// What is left of a ledger, and the archive put back, tell the same: a block that states the state again is right.
+pub(super) fn archived(scene: &Scene<'_>, view: &View, options: &Options) -> Checked {
+    let options = Options { replay: true, ..options.clone() };
+    let whole = history::whole(scene.disk);
+    let (_, _, whole) = fold::open(|| whole.storage(), &options, scene.retention)
+        .map_err(|error| Broken(format!("law 1: the archive put back cannot be replayed: {error}")))?;
+    claim(whole.unlike.is_none(), || format!("law 1: record {:?} states another state again", whole.unlike))?;
+    claim(*view.read() == whole.state, || "law 1: the state is not what the archive put back says".to_owned())?;
+    scene.trace.mark("began behind what was retired".to_owned());
+    Ok(())
+}
+
 /// A turn is over.
 pub(super) fn turned(state: &State, computer: &Computer) -> Checked {
     sound(state, computer)

@@ -14,15 +14,18 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 51] = [
+const SITUATIONS: [&str; 55] = [
     "a snapshot",
     "a sync failed",
     "a turn of several appends",
     "answered in the last instant",
+    "began behind what was retired",
     "began with a snapshot",
     "forgotten",
     "lost its root",
     "no snapshot",
+    "not retired",
+    "nothing to retire",
     "operation.resolve succeeded",
     "recovered more",
     "recovered what was published",
@@ -40,6 +43,7 @@ const SITUATIONS: [&str; 51] = [
     "refused Stopping",
     "refused by the disk",
     "replayed what was let go",
+    "retired",
     "session.delete failed",
     "session.delete succeeded",
     "session.delete uncertain",

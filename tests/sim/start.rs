@@ -9,7 +9,7 @@ use super::trace::{Checked, claim};
 use ostler::broker::turn::Turn;
 use ostler::broker::view::View;
 use ostler::machine::{Digest, Generation, Input, SessionId};
-use ostler_ledger::storage::SimulatedStorage;
+use ostler_ledger::storage::{Folder, SimulatedStorage};
 use ostler_ledger::{Options, Recovery};
 use std::fmt::Display;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ pub(super) fn start(scene: &mut Scene<'_>, bugs: Bugs, segment_bytes: u64) -> Ch
     if recovery.snapshot.is_some() {
         scene.trace.mark("began with a snapshot".to_owned());
         promises::replayed(scene, &view, &options)?;
+    }
+    if !scene.disk.names(Folder::Archive).is_empty() && scene.random.chance(500) {
+        promises::archived(scene, &view, &options)?;
     }
     scene.oracle.forget(&view.read(), scene.disk, scene.trace)?;
     promises::recovered(scene, &view)?;

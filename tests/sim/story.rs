@@ -42,6 +42,7 @@ enum Act {
     Crowd,
     Container,
     Snapshot,
+    Retire,
 }
 
 /// A life.
@@ -121,6 +122,7 @@ impl<'a> Story<'a> {
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
                 (usize::from(broker.has_snapshot()) * 5, Act::Snapshot),
                 (wild(1), Act::Beat),
+                (wild(plan.retirements), Act::Retire),
                 (wild(usize::from(plan.crowd) * 2), Act::Crowd),
                 (wild(2), Act::Echo),
                 (wild(usize::from(plan.kills > 0)), Act::Fence),
@@ -203,7 +205,11 @@ impl<'a> Story<'a> {
             | Act::Echo
             | Act::Fence
             | Act::Snapshot
+            | Act::Retire
             | Act::Crowd => {
+                if act == Act::Retire {
+                    self.break_archive();
+                }
                 self.plan.crowd &= act != Act::Crowd;
                 self.with_broker(act)?;
             }
@@ -255,6 +261,7 @@ impl<'a> Story<'a> {
                 Act::Echo => broker.echo(scene.random),
                 Act::Fence => broker.fence(),
                 Act::Snapshot => broker.snapshot(scene),
+                Act::Retire => broker.retire(scene),
                 Act::Crowd => {
                     for _ in 0..CROWD {
                         let number = scene.clients.long_wish(scene.random);
@@ -309,6 +316,7 @@ impl<'a> Story<'a> {
 
     fn turn(&mut self) -> Checked {
         let struck = self.disk.faults_left();
+        let ordered = self.broker.as_ref().is_some_and(Broker::has_orders);
         let fenced = self.broker.as_ref().is_some_and(Broker::is_fenced);
         if let Some(Err(ended)) = self.lend(Broker::round).transpose()? {
             let reason = fenced || self.disk.is_stopped() || self.disk.faults_left() < struck;
@@ -317,6 +325,10 @@ impl<'a> Story<'a> {
                 self.trace.mark(if fenced { "lost its root" } else { "a sync failed" }.to_owned());
                 self.broker_ends(&ended.0, Crash::Kill);
             }
+        }
+        if ordered && matches!(self.armed, Some(Call::Link | Call::Unlink)) && !self.disk.is_stopped() {
+            self.disk.withdraw_faults();
+            self.armed = None;
         }
         Ok(())
     }
@@ -387,6 +399,18 @@ impl<'a> Story<'a> {
             self.disk.inject(Fault { call: Call::Truncate, after: 0, kind: FaultKind::Error(ErrorKind::Other) });
         }
         self.armed = Some(call);
+    }
+
+    /// Makes a step of the next retirement fail, at times.
+    fn break_archive(&mut self) {
+        let whole = self.armed.is_none() && !self.full && !self.stop_armed;
+        if whole && self.random.chance(150) {
+            let call = self.random.pick(&[Call::Link, Call::Unlink]).unwrap_or(Call::Link);
+            let after = self.random.between(0, 2);
+            self.trace.line(format!("  {call:?} after {after}"));
+            self.disk.inject(Fault { call, after, kind: FaultKind::Error(ErrorKind::Other) });
+            self.armed = Some(call);
+        }
     }
 
     /// Somebody else lays hands on an episode's files.

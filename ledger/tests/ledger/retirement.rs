@@ -11,6 +11,8 @@ use std::io::ErrorKind;
 use crate::judges::Judges;
 use crate::support::*;
 
+type Files = Vec<(String, Vec<u8>)>;
+
 fn small(boot: &str) -> Options {
     Options { segment_bytes: 1500, ..options(boot) }
 }
@@ -162,6 +164,42 @@ fn an_archive_that_takes_no_files_is_refused_before_anything_is_written() {
     }
     retire(&mut ledger, 2, true).unwrap();
     assert_eq!(archived(&disk), before[..2]);
+}
+
+/// A failed sync is forgotten: the next one succeeds, and what was done before is not on the disk. Each sync of a folder fails
+/// once, the next opening ends what was begun, or comes so far, and the machine loses power.
+#[test]
+fn what_a_failed_sync_of_a_folder_forgot_is_done_again() {
+    for keep in [true, false] {
+        let mut failed = 0;
+        while stopped_by_a_sync(keep, failed).is_some() {
+            for call in (0..24).chain([100]) {
+                let context = format!("keep {keep}, sync {failed}, then call {call}");
+                let (disk, before) = stopped_by_a_sync(keep, failed).unwrap();
+                disk.stop_at(Stop::Before(call));
+                drop(Ledger::open(disk.storage(), small(BOOT)));
+                disk.crash(Crash::PowerLoss, call);
+                whole(&disk, &before, keep, &context);
+                drop(Ledger::open(disk.storage(), small(OTHER_BOOT)).unwrap());
+                disk.crash(Crash::PowerLoss, call);
+                whole(&disk, &before, keep, &context);
+            }
+            failed += 1;
+        }
+        assert!(failed >= 4, "{failed}");
+    }
+}
+
+/// A retirement in which that sync of a folder fails, if there are so many; its process is gone. What there was before.
+fn stopped_by_a_sync(keep: bool, after: u64) -> Option<(SimulatedDisk, Files)> {
+    let (disk, mut ledger) = sample();
+    let before = jsonl(&disk);
+    disk.inject(Fault { call: Call::SyncFolder, after, kind: FaultKind::Error(ErrorKind::Other) });
+    drop(retire(&mut ledger, 3, keep));
+    drop(ledger);
+    let failed = disk.faults_left() == 0;
+    disk.crash(Crash::Kill, after);
+    failed.then_some((disk, before))
 }
 
 #[test]
