@@ -42,7 +42,7 @@ fn a_root_that_is_a_file_or_open_to_others_is_refused_with_its_facts() {
 }
 
 #[test]
-fn another_users_root_is_refused_with_both_users() {
+fn field_a16_another_users_root_is_refused_with_both_users() {
     let root = Root::new();
     let theirs = root.folder().join("theirs");
     std::fs::create_dir(&theirs).unwrap();
@@ -157,7 +157,7 @@ fn left_overs_of_a_lock_are_overcome_at_once() {
 
 /// Report chrome-devtools-mcp#2766: modes do not follow the umask of whoever comes first.
 #[test]
-fn everything_is_private_under_any_umask() {
+fn field_k07_everything_is_private_under_any_umask() {
     for umask in ["000", "022", "077"] {
         let root = Root::new();
         let mut shell = std::process::Command::new("/bin/sh");

@@ -12,7 +12,7 @@ use ostler::rpc::record;
 use crate::support::{OSTLER, Root, finish};
 
 #[test]
-fn running_out_of_descriptors_is_told_and_survived() {
+fn field_j03_running_out_of_descriptors_is_told_and_survived() {
     let root = Root::new();
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "ulimit -n 64 && exec \"$0\" --json ensure", OSTLER]).stdin(Stdio::null()).env_clear();

@@ -14,7 +14,7 @@ fn nothing_is_left(root: &Root) {
 }
 
 #[test]
-fn a_start_that_fails_before_its_gate_opens_frees_key_and_name() {
+fn field_a12_a_start_that_fails_before_its_gate_opens_frees_key_and_name() {
     let root = Root::new();
     let plain = root.folder().join("plain");
     fs::write(&plain, "no program").unwrap();

@@ -41,7 +41,7 @@ fn one_broker(arena: &Arena, reports: &[Value]) {
 
 /// Reports gajae-code#5198, codex-plugin-cc#543, sccache#340, oh-my-pi#12888.
 #[test]
-fn a_stampede_gets_one_broker_on_a_new_root_and_after_a_kill() {
+fn field_b01_a_stampede_gets_one_broker_on_a_new_root_and_after_a_kill() {
     let arena = Arena::new();
     for _ in 0..3 {
         one_broker(&arena, &stampede(&arena, 50));
@@ -53,7 +53,7 @@ fn a_stampede_gets_one_broker_on_a_new_root_and_after_a_kill() {
 
 /// Brokers that nobody coordinates: the guard of the clients is passed by.
 #[test]
-fn brokers_started_by_hand_leave_one() {
+fn field_b02_brokers_started_by_hand_leave_one() {
     let arena = Arena::new();
     let root = arena.root();
     let arguments = ["broker", "--root", root.to_str().unwrap()];
@@ -146,7 +146,7 @@ fn a_start_that_dies_shows_status_and_log() {
 
 /// Reports prime-agent#608: a slow start does not hold its client, and is not ended for being slow.
 #[test]
-fn a_start_that_is_late_goes_on_without_its_client() {
+fn field_l02_a_start_that_is_late_goes_on_without_its_client() {
     let arena = Arena::new();
     let error = refused(arena.options(&[(ORDER, "hang")], Duration::from_secs(1)));
     assert_eq!((error.code, error.data["stage"].as_str()), (ErrorCode::Timeout, Some("beat")));
@@ -190,7 +190,7 @@ fn a_silent_owner_is_told_and_neither_replaced_nor_ended() {
 
 /// Report codex-plugin-cc#108: something accepts and stays silent at the address of a dead broker's record.
 #[test]
-fn a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
+fn field_b08_a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
     let arena = Arena::new();
     ensure(arena.options(&[], SOON)).unwrap();
     let record = arena.record().unwrap();

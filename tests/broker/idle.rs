@@ -28,7 +28,7 @@ fn sleeps(process: Process) -> BTreeMap<(String, String), u64> {
 }
 
 #[test]
-fn an_idle_broker_wakes_for_its_watch_only_and_its_hosts_not_at_all() {
+fn field_j01_an_idle_broker_wakes_for_its_watch_only_and_its_hosts_not_at_all() {
     let root = Root::new();
     let sessions: Vec<_> = (0..3).map(|_| root.spawn_fixture(&[], "sleep")).collect();
     let broker = root.broker().unwrap();

@@ -72,7 +72,7 @@ fn a_folder_in_the_locks_place_is_overcome_by_one_at_a_time() {
 
 /// Reports paperclip#11913, claude-code#72898: an unrelated living process named in the record.
 #[test]
-fn a_stranger_named_in_the_record_is_neither_believed_nor_signalled() {
+fn field_a11_a_stranger_named_in_the_record_is_neither_believed_nor_signalled() {
     let arena = Arena::new();
     arena.ensure().exits(0);
     let broker = arena.broker();

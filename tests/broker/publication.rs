@@ -146,7 +146,7 @@ fn all_live_again(root: &Root, sessions: &[Value]) {
 }
 
 #[test]
-fn a_foreign_record_or_a_replaced_lock_fences_the_broker() {
+fn field_a09_a_foreign_record_or_a_replaced_lock_fences_the_broker() {
     let root = Root::new();
     let sessions = sessions(&root);
     let record = root.path().join("broker.json");

@@ -84,7 +84,7 @@ fn nothing_tells(root: &Root, id: &str, also: &[Vec<u8>]) {
 }
 
 #[test]
-fn planted_secrets_and_credentials_are_in_no_log_ledger_result_or_answer() {
+fn field_l08_planted_secrets_and_credentials_are_in_no_log_ledger_result_or_answer() {
     let root = Root::new();
     let options = ["--name", "a", "--key", "key-1", "--env", &format!("NAMED={NAMED}")];
     let mut spawn = root.command(["--json"]);

@@ -161,7 +161,7 @@ fn a_file_of_another_kind() {
 }
 
 #[test]
-fn a_record_of_a_newer_version() {
+fn field_f09_a_record_of_a_newer_version() {
     let root = lived();
     let r = r#"{"at":"2030-01-01T00:00:00.000000Z","new":[1.5],"v":2}"#;
     let digest = sha256(&format!("ledger-record-v2\n{r}"));
@@ -320,7 +320,7 @@ fn a_ledger_copied_from_another_root() {
 }
 
 #[test]
-fn two_writers() {
+fn field_f06_two_writers() {
     let root = lived();
     let disk = Disk::new(ledger(&root), root.folder().join("quarantine"));
     let (writer, _recovery) = Ledger::open(disk, Options::new("a-ledger", "another boot")).unwrap();

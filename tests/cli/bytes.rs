@@ -29,7 +29,7 @@ const ODD: [&[u8]; 9] =
 
 /// Report L11: turborepo#12823.
 #[test]
-fn odd_bytes_arrive_as_they_were_given() {
+fn field_l11_odd_bytes_arrive_as_they_were_given() {
     let root = Root::new();
     let folder = root.folder().join(os(b"w\xff\nd"));
     fs::create_dir(&folder).unwrap();
@@ -90,7 +90,7 @@ fn odd_bytes_arrive_as_they_were_given() {
 
 /// Reports L10: no-mistakes#485.
 #[test]
-fn one_argument_may_be_as_long_as_the_system_allows() {
+fn field_l10_one_argument_may_be_as_long_as_the_system_allows() {
     let root = Root::new();
     let longest = "x".repeat(ARGUMENT_BYTES - 1);
     let output = root.ostler(["run", "--", "sh", "-c", "printf %s \"$1\" | wc -c", "sh", &longest]).exits(0);

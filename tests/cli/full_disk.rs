@@ -103,7 +103,7 @@ fn at(root: &DiskRoot, spare: u64) {
 }
 
 #[test]
-fn a_full_disk_at_any_write_loses_nothing() {
+fn field_f04_a_full_disk_at_any_write_loses_nothing() {
     let Some(root) = DiskRoot::new(ROOT_KIB) else { return };
     let broker = root.json(["ensure"])["broker"].clone();
     for pages in 0..12 {
@@ -156,7 +156,7 @@ fn on_a_full_disk_sessions_end_are_stopped_and_deleted() {
 
 /// Nobody need write anything for the broker to see that it can again, and nothing but a write shows it.
 #[test]
-fn room_that_is_there_again_is_seen_without_a_request() {
+fn field_f20_room_that_is_there_again_is_seen_without_a_request() {
     let Some(root) = DiskRoot::new(ROOT_KIB) else { return };
     let ended = root.json(["spawn", "--", "true"])["session"]["id"].clone();
     root.json(["wait", text(&ended)]);

@@ -34,7 +34,7 @@ fn the_next_step_is_the_one_that_helps() {
 }
 
 #[test]
-fn a_folder_that_is_gone_is_told_with_what_helps() {
+fn field_k14_a_folder_that_is_gone_is_told_with_what_helps() {
     let root = Root::new();
     root.json(["ensure"]);
     let gone = root.folder().join("gone");

@@ -29,7 +29,7 @@ pub(super) fn refused<S: AsRef<OsStr> + std::fmt::Debug>(root: &Root, arguments:
 }
 
 #[test]
-fn names_that_are_no_names() {
+fn field_l12_names_that_are_no_names() {
     let root = Root::new();
     let long = "a".repeat(64);
     let outside = root.folder().join("outside");

@@ -104,7 +104,7 @@ fn a_root_that_is_open_to_others_is_refused_with_the_remedy() {
 
 /// Reports bazel#12183: says so instead of hanging.
 #[test]
-fn a_read_only_root_is_told_with_its_path_and_reading_works() {
+fn field_k13_a_read_only_root_is_told_with_its_path_and_reading_works() {
     let Some(root) = DiskRoot::new(4096) else { return };
     root.set_read_only(true);
     for command in [&["ensure"][..], &["list"], &["spawn", "--", "true"]] {
@@ -136,7 +136,7 @@ fn a_read_only_root_is_told_with_its_path_and_reading_works() {
 
 /// Reports codex#27765: a deep root works where sockets have a short place, and is refused with the figures where not.
 #[test]
-fn a_deep_root_works_or_says_what_the_system_takes() {
+fn field_k02_a_deep_root_works_or_says_what_the_system_takes() {
     let root = Root::new();
     let deep = root.folder().join("d".repeat(100)).join("e".repeat(100)).join("root");
     let path = deep.to_str().unwrap();

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 #[test]
-fn what_cannot_be_started_leaves_nothing_and_its_key_and_name_are_free() {
+fn field_b14_what_cannot_be_started_leaves_nothing_and_its_key_and_name_are_free() {
     let root = Root::new();
     let plain = root.folder().join("plain");
     std::fs::write(&plain, "").unwrap();

@@ -125,7 +125,7 @@ fn nothing_is_served_before_a_good_hello() {
 }
 
 #[test]
-fn lines_have_a_limit_and_a_smaller_one_before_hello() {
+fn field_j06_lines_have_a_limit_and_a_smaller_one_before_hello() {
     let root = Root::new();
     let mut wire = Wire::dial(&root);
     wire.send(&vec![b'x'; FIRST_FRAME_BYTES + 1]);
@@ -147,7 +147,7 @@ fn lines_have_a_limit_and_a_smaller_one_before_hello() {
 }
 
 #[test]
-fn half_a_frame_and_silence_hold_nobody_up() {
+fn field_j08_half_a_frame_and_silence_hold_nobody_up() {
     let root = Root::new();
     let mut silent = Wire::dial(&root);
     let mut half = Wire::dial(&root);

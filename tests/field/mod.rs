@@ -1,11 +1,15 @@
 //! Cases from the field: a test is named after the report that it replays (`field_a01_...`).
 
+/// Group D, and what runs in sessions.
+mod children;
 /// Group L.
 mod descriptors;
 /// What a hostile tester broke once.
 mod hostile;
 /// Groups D, E and K.
 mod lives;
+/// Group E.
+mod operations;
 /// Group A.
 mod ownership;
 /// Group B.

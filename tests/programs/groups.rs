@@ -18,7 +18,7 @@ fn stop(root: &Root, id: &Value, grace: &str) -> Value {
 }
 
 #[test]
-fn a_stop_ends_grandchildren_that_ignore_term_or_left_the_group() {
+fn field_d08_a_stop_ends_grandchildren_that_ignore_term_or_left_the_group() {
     let root = Root::new();
     let steps = [
         "child",

@@ -32,7 +32,7 @@ fn in_a_terminal(root: &Root, ready: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_closed_terminal_stops_run_and_leaves_the_broker_alive() {
+fn field_l06_a_closed_terminal_stops_run_and_leaves_the_broker_alive() {
     let root = Root::new();
     let said = in_a_terminal(&root, "up", &["run", "--name", "job", "--", "sh", "-c", "echo up; sleep 1000"]);
     assert_eq!(said, "143 True\n");
@@ -45,7 +45,7 @@ fn a_closed_terminal_stops_run_and_leaves_the_broker_alive() {
 }
 
 #[test]
-fn a_session_outlives_the_terminal_that_it_was_started_from() {
+fn field_d19_a_session_outlives_the_terminal_that_it_was_started_from() {
     let root = Root::new();
     let said = in_a_terminal(&root, "ready", &["spawn", "--name", "job", "--", "sh", "-c", "exec sleep 1000"]);
     // The end of the terminal may meet the program on its way out.
