@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Name and version of the fold: the number changes with the stored form, the rest with what records may mean.
-pub const FOLD: &str = concat!("ostler-state-1/", env!("CARGO_PKG_VERSION"));
+pub const FOLD: &str = concat!("ostler-state-2/", env!("CARGO_PKG_VERSION"));
 
 /// The payload.
 #[derive(Debug, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 
 use super::id::{Key, Malformed, OperationId, Scope};
 use super::operation::{Operation, Outcome};
-use super::stored::{rows_of, text_of};
+use super::packed::{rows_of, text_of};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
@@ -27,9 +27,6 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Its stored length.
-    pub const BYTES: usize = 32;
-
     /// Of a settled operation. `tie`: where the session that keeps it known was created, or 0.
     pub(super) fn of(operation: &Operation, tie: u64) -> Self {
         let aborted = if operation.state == Outcome::Aborted { ABORTED } else { 0 };
@@ -70,22 +67,13 @@ impl Footprint {
         Self { tie: 0, ..self }
     }
 
-    /// As it is stored: four little-endian numbers.
-    pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut out = [0; Self::BYTES];
-        for (chunk, number) in out.chunks_exact_mut(8).zip([self.fingerprint, self.accepted, self.last, self.tie]) {
-            chunk.copy_from_slice(&number.to_le_bytes());
-        }
-        out
+    /// As it is stored: fingerprint, first position, last position with its marks, tie.
+    pub(super) fn numbers(self) -> [u64; 4] {
+        [self.fingerprint, self.accepted, self.last, self.tie]
     }
 
-    /// What [`Footprint::to_bytes`] gave.
-    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
-        let [fingerprint, accepted, last, tie] = std::array::from_fn(|index| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&bytes[index * 8..index * 8 + 8]);
-            u64::from_le_bytes(number)
-        });
+    /// What [`Footprint::numbers`] gave.
+    pub(super) fn from_numbers([fingerprint, accepted, last, tie]: [u64; 4]) -> Self {
         Self { fingerprint, accepted, last, tie }
     }
 }
@@ -192,7 +180,7 @@ mod tests {
     #[test]
     fn a_footprint_is_what_its_bytes_say() {
         let row = Footprint { fingerprint: u64::MAX, accepted: 7, last: 9 | ABORTED | FREE_FORM, tie: 3 };
-        assert_eq!(Footprint::from_bytes(row.to_bytes()), row);
+        assert_eq!(Footprint::from_numbers(row.numbers()), row);
         assert_eq!((row.operation(), row.last(), row.binds(), row.is_counted()), (OperationId(7), 9, false, false));
     }
 

@@ -192,7 +192,7 @@ impl Digest {
     }
 }
 
-pub(super) fn nibble(digit: u8) -> Option<u8> {
+fn nibble(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

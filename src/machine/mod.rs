@@ -20,6 +20,7 @@ mod keyed;
 pub mod limits;
 mod observe;
 mod operation;
+mod packed;
 mod past;
 mod recall;
 mod refusal;

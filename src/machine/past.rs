@@ -5,7 +5,7 @@
 use super::footprint::{Footprint, Runs, with};
 use super::id::Malformed;
 use super::limits::Retention;
-use super::stored::{rows_of, text_of};
+use super::packed::{rows_of, text_of};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

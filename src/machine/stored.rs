@@ -5,7 +5,7 @@
 //! stands in here, changes the version that the snapshot carries (`broker::snapshot`); a golden file notices.
 
 use super::footprint::Footprint;
-use super::id::{Malformed, SessionId, nibble};
+use super::id::SessionId;
 use super::limits::Retention;
 use super::operation::{Operation, Outcome};
 use super::past::Past;
@@ -97,33 +97,4 @@ impl Stored {
         state.past = Arc::new(self.past);
         state
     }
-}
-
-/// Footprints as text: the hex digits of their bytes, one after the other.
-pub(super) fn text_of(rows: &[Footprint]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(rows.len() * Footprint::BYTES * 2);
-    for row in rows {
-        for byte in row.to_bytes() {
-            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            text.push(char::from(DIGITS[usize::from(byte & 15)]));
-        }
-    }
-    text
-}
-
-/// What [`text_of`] was made of: sorted, because rows are searched by halving.
-pub(super) fn rows_of(text: &str) -> Result<Arc<[Footprint]>, Malformed> {
-    const RULE: Malformed = Malformed("must be sorted footprints in hex");
-    let mut rows = Vec::with_capacity(text.len() / Footprint::BYTES / 2);
-    let mut row_digits = text.as_bytes().chunks_exact(Footprint::BYTES * 2);
-    for digits in &mut row_digits {
-        let mut bytes = [0; Footprint::BYTES];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let [high, low] = pair else { return Err(RULE) };
-            *byte = nibble(*high).ok_or(RULE)? << 4 | nibble(*low).ok_or(RULE)?;
-        }
-        rows.push(Footprint::from_bytes(bytes));
-    }
-    if row_digits.remainder().is_empty() && rows.is_sorted() { Ok(rows.into()) } else { Err(RULE) }
 }
