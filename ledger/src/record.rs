@@ -74,7 +74,7 @@ impl Record {
     }
 
     pub(crate) fn of(sliced: &Sliced<'_>) -> Record {
-        let text = |text: Option<Text<'_>>| text.map(|text| text.plain().into_owned());
+        let text = |text: Option<Text<'_>>| text.map(|text| sliced.plain(text).into_owned());
         let range = |value: Option<&[u8]>| {
             value.map(|value| {
                 let start = value.as_ptr().addr() - sliced.r.as_ptr().addr();
@@ -99,7 +99,7 @@ impl Record {
             req: text(sliced.req),
             st: text(sliced.st),
             err: text(sliced.err),
-            at: sliced.at.plain().into_owned(),
+            at: sliced.plain(sliced.at).into_owned(),
             mono: sliced.mono,
         };
         let r = std::str::from_utf8(sliced.r).expect("the pass has checked it").into();

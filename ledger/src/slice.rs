@@ -51,20 +51,15 @@ pub(crate) struct Sliced<'a> {
 pub(crate) struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
-    /// The text that it stands for.
-    pub(crate) fn plain(self) -> Cow<'a, str> {
-        self.plain_if(memchr::memchr(b'\\', self.0).is_some())
-    }
-
-    /// As [`Text::plain`], of one that is known to hold no escape, or may hold one.
-    fn plain_if(self, escapes: bool) -> Cow<'a, str> {
+    /// The text that it stands for; `escapes` says whether it can hold any.
+    fn plain(self, escapes: bool) -> Cow<'a, str> {
         let raw = std::str::from_utf8(self.0).expect("the pass has checked it");
         if escapes { Cow::Owned(unescape(raw)) } else { Cow::Borrowed(raw) }
     }
 
     fn is_session_id(self, escapes: bool) -> bool {
         // Without escapes its length is that of what it stands for.
-        if escapes { is_session_id(&self.plain()) } else { is_session_id_length(self.0.len()) }
+        if escapes { is_session_id(&self.plain(true)) } else { is_session_id_length(self.0.len()) }
     }
 }
 
@@ -147,9 +142,14 @@ impl<'a> Sliced<'a> {
         Position { seq: self.seq, digest: self.digest }
     }
 
+    /// The text that one of its members stands for.
+    pub(crate) fn plain(&self, text: Text<'a>) -> Cow<'a, str> {
+        text.plain(self.escapes)
+    }
+
     /// The session, and the record's number in it.
     pub(crate) fn session(&self) -> Option<(Cow<'a, str>, u64)> {
-        Some((self.sid?.plain_if(self.escapes), self.sn?))
+        Some((self.plain(self.sid?), self.sn?))
     }
 }
 

@@ -40,12 +40,13 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
                 return Err(Illegal("an operation's id is the position of its own record"));
             }
             let operation = accepted((*op, *kind), (act, key), *req, sid.as_ref(), at);
-            if state.operation_by_key(&operation.scope, key).is_some() {
+            let bound = (operation.scope.clone(), operation.key.clone());
+            if state.keys.get(&bound).is_some_and(|known| state.operations.get(known).is_some()) {
                 return Err(Illegal("a key binds one operation"));
             }
             state.free_form += usize::from(operation.is_free_form());
             state.open += 1;
-            state.keys.insert((operation.scope.clone(), key.clone()), *op);
+            state.keys.insert(bound, *op);
             state.operations.insert(*op, Arc::new(operation));
             accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)?;
             state.hold(*op, sid.as_ref());

@@ -125,8 +125,9 @@ impl Key {
                 19 => matches!(byte, b'8' | b'9' | b'a' | b'b' | b'A' | b'B'),
                 _ => byte.is_ascii_hexdigit(),
             });
-        let (high, low) = (text.get(..8)?, text.get(9..13)?);
-        if formed { u64::from_str_radix(&format!("{high}{low}"), 16).ok() } else { None }
+        let mut digits = text.chars().take(13).filter(|digit| *digit != '-');
+        let made = |before, digit: char| Some(before << 4 | u64::from(digit.to_digit(16)?));
+        if formed { digits.try_fold(0, made) } else { None }
     }
 }
 

@@ -1,6 +1,9 @@
 //! A map that remembers which rows a turn touched. The turn works on its own tables; when its records are durable
 //! the touched rows are copied to the view, when the write failed they are copied back from it. So undo and publish
 //! are one mechanism, and neither costs more than what changed.
+//!
+//! Until it is published first, a table keeps no journal: all of it is what the view lacks. A fold would otherwise
+//! remember every key of the whole history.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub struct Table<K, V> {
     rows: BTreeMap<K, V>,
-    touched: BTreeSet<K>,
+    /// None as long as there is no view of it.
+    touched: Option<BTreeSet<K>>,
 }
 
 impl<K: Ord, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self { rows: BTreeMap::new(), touched: BTreeSet::new() }
+        Self { rows: BTreeMap::new(), touched: None }
     }
 }
 
@@ -33,20 +37,20 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     /// The row of this key, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let row = self.rows.get_mut(key)?;
-        self.touched.insert(key.clone());
+        touch(&mut self.touched, key);
         Some(row)
     }
 
     /// Puts a row, replacing an older one.
     pub fn insert(&mut self, key: K, value: V) {
-        self.touched.insert(key.clone());
+        touch(&mut self.touched, &key);
         self.rows.insert(key, value);
     }
 
     /// Takes a row away.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let old = self.rows.remove(key)?;
-        self.touched.insert(key.clone());
+        touch(&mut self.touched, key);
         Some(old)
     }
 
@@ -89,24 +93,35 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.is_empty()
     }
 
-    /// Makes the rows that `self` touched in `other` what they are in `self`.
+    /// Makes the rows that `self` touched in `other` what they are in `self`; from now on it keeps a journal.
     pub fn publish(&mut self, other: &mut Self) {
-        for key in std::mem::take(&mut self.touched) {
-            match self.rows.get(&key) {
-                Some(row) => other.rows.insert(key, row.clone()),
-                None => other.rows.remove(&key),
-            };
+        match self.touched.replace(BTreeSet::new()) {
+            Some(touched) => copy(touched, &self.rows, &mut other.rows),
+            None => other.rows.clone_from(&self.rows),
         }
     }
 
     /// Makes the rows that `self` touched what they are in `other`.
     pub fn revert(&mut self, other: &Self) {
-        for key in std::mem::take(&mut self.touched) {
-            match other.rows.get(&key) {
-                Some(row) => self.rows.insert(key, row.clone()),
-                None => self.rows.remove(&key),
-            };
+        match self.touched.replace(BTreeSet::new()) {
+            Some(touched) => copy(touched, &other.rows, &mut self.rows),
+            None => self.rows.clone_from(&other.rows),
         }
+    }
+}
+
+fn touch<K: Ord + Clone>(journal: &mut Option<BTreeSet<K>>, key: &K) {
+    if let Some(touched) = journal {
+        touched.insert(key.clone());
+    }
+}
+
+fn copy<K: Ord, V: Clone>(keys: BTreeSet<K>, from: &BTreeMap<K, V>, to: &mut BTreeMap<K, V>) {
+    for key in keys {
+        match from.get(&key) {
+            Some(row) => to.insert(key, row.clone()),
+            None => to.remove(&key),
+        };
     }
 }
 
@@ -134,5 +149,26 @@ mod tests {
         work.remove(&2);
         work.publish(&mut view);
         assert_eq!(view.iter().collect::<Vec<_>>(), [(&1, &"one")]);
+    }
+
+    #[test]
+    fn a_table_without_a_view_remembers_no_key_and_is_published_as_a_whole() {
+        let mut folded: Table<u8, &str> = Table::default();
+        folded.insert(1, "one");
+        folded.insert(2, "two");
+        folded.remove(&1);
+        *folded.get_mut(&2).unwrap() = "deux";
+        assert_eq!(folded.touched, None);
+        let mut view = Table::default();
+        view.insert(9, "of another");
+        folded.publish(&mut view);
+        assert_eq!((&folded, folded.touched.as_ref()), (&view, Some(&BTreeSet::new())));
+        folded.remove(&2);
+        assert_eq!(folded.touched, Some(BTreeSet::from([2])));
+
+        let mut work: Table<u8, &str> = Table::default();
+        work.insert(1, "one");
+        work.revert(&view);
+        assert_eq!(work, view, "what was never published is undone as a whole");
     }
 }
