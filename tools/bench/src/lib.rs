@@ -7,6 +7,7 @@
 
 mod append;
 mod broker;
+mod floor;
 mod history;
 mod machine;
 mod measure;

@@ -8,11 +8,14 @@ use ostler::broker::codec;
 use ostler::machine::{State, apply};
 use ostler_ledger::storage::Disk;
 use ostler_ledger::{Ledger, Options, Records, VerifyOptions, verify_folder};
-use sha2::{Digest as _, Sha256};
 
+use crate::floor::{Tree, record_digest};
 use crate::measure::{Contender, Plan, Series, as_float, in_turns};
 use crate::report::{Goal, Row};
 use crate::{at, history};
+
+/// Part of the rate of reading and hashing alone.
+const FLOOR_RATE: f64 = 0.7;
 
 pub(crate) fn run(scratch: &Path, plan: &Plan, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Row>, String> {
     let (folder, quarantine) = (scratch.join("history"), scratch.join("history-quarantine"));
@@ -48,16 +51,25 @@ fn verified(folder: &Path, plan: &Plan, count: u64) -> Result<Vec<Row>, String> 
             records.try_for_each(|record| at("decode", codec::event(&at("read", record)?)).map(drop))
         })
     };
-    let mut hashed = |series: &mut Series| series.many(count, || hash_all(folder).map(drop));
-    let contenders: &mut [Contender<'_>] = &mut [&mut chain, &mut typed, &mut events, &mut hashed];
+    let mut hashed = |series: &mut Series| series.many(count, || hash_all(folder, false).map(drop));
+    let mut demanded = |series: &mut Series| series.many(count, || hash_all(folder, true).map(drop));
+    let contenders: &mut [Contender<'_>] = &mut [&mut chain, &mut typed, &mut events, &mut hashed, &mut demanded];
     let (series, pressure) = in_turns(plan.rounds, contenders)?;
-    let [chain, typed, events, hashed] = series.as_slice() else { return Err("four contenders".to_owned()) };
+    let [chain, typed, events, hashed, demanded] = series.as_slice() else { return Err("five contenders".to_owned()) };
     let floor = "each file read, each line found and hashed";
-    let bytes = bytes_of(folder)? / count;
+    let (bytes, reach) = (bytes_of(folder)? / count, Goal::RateInReach(FLOOR_RATE));
     let what = format!("verify: digests, form and both chains of {count} records of {bytes} bytes");
     Ok(vec![
         Row::new("verify", &what, Goal::PerCpuSecond(0.9e6), chain, pressure).against(floor, hashed),
-        Row::new("verify-floor", "the same", Goal::RateAtLeast(0.7), chain, pressure).against(floor, hashed),
+        Row::new("verify-floor", "the same", Goal::RateAtLeast(FLOOR_RATE), chain, pressure).against(floor, hashed),
+        Row::new(
+            "verify-reach",
+            "floor of that: read, found, hashed, and the tree of the seals",
+            reach,
+            demanded,
+            pressure,
+        )
+        .against(floor, hashed),
         Row::new("verify-typed", "verify, with a typed record of each", Goal::PerCpuSecond(0.4e6), typed, pressure)
             .against(floor, hashed),
         Row::new("verify-events", "verify, with the broker's event of each", Goal::None, events, pressure)
@@ -85,7 +97,7 @@ fn replayed(folder: &Path, quarantine: &Path, plan: &Plan, count: u64) -> Result
             wrong.map_or(Ok(()), Err)
         })
     };
-    let mut hashed = |series: &mut Series| series.many(count, || hash_all(folder).map(drop));
+    let mut hashed = |series: &mut Series| series.many(count, || hash_all(folder, false).map(drop));
     let (series, pressure) = in_turns(plan.rounds, &mut [&mut replay, &mut hashed])?;
     let [replay, hashed] = series.as_slice() else { return Err("two contenders".to_owned()) };
     let million = as_float(1_000_000_u64);
@@ -94,20 +106,24 @@ fn replayed(folder: &Path, quarantine: &Path, plan: &Plan, count: u64) -> Result
     Ok(vec![row.against("each file read, each line found and hashed", hashed)])
 }
 
-/// What nobody can do without who verifies: reads the segments into one buffer and hashes R of each line.
-fn hash_all(folder: &Path) -> Result<u8, String> {
+/// What nobody can do without who verifies: reads the segments into one buffer and hashes R of each line; with the tree over
+/// the digests, if asked for.
+fn hash_all(folder: &Path, trees: bool) -> Result<u8, String> {
     let (mut buffer, mut mixed) = (Vec::new(), 0);
     for path in segments(folder)? {
         buffer.clear();
         at("a segment", File::open(path).and_then(|mut file| file.read_to_end(&mut buffer)))?;
-        let mut start = 0;
+        let (mut start, mut tree) = (0, Tree::default());
         for end in memchr::memchr_iter(b'\n', &buffer) {
             let line = &buffer[start..end];
             start = end + 1;
-            let r = line.get(76..line.len().saturating_sub(1)).unwrap_or(line);
-            let digest = Sha256::new().chain_update(b"ledger-record-v1\n").chain_update(r).finalize();
+            let digest = record_digest(line);
             mixed ^= digest[0];
+            if trees {
+                tree.push(&digest);
+            }
         }
+        mixed ^= tree.mixed();
     }
     Ok(std::hint::black_box(mixed))
 }

@@ -18,6 +18,10 @@ pub(crate) enum Goal {
     AtMost(f64),
     /// Part of the floor's rate in processor time, at least.
     RateAtLeast(f64),
+    /// The row is what nobody can save: whether it alone leaves [`Goal::AtMost`] of the same number in reach.
+    InReach(f64),
+    /// The same for [`Goal::RateAtLeast`].
+    RateInReach(f64),
     /// Operations in a second of one processor, at least.
     PerCpuSecond(f64),
     /// Processor time of an operation, microseconds, at most.
@@ -66,6 +70,7 @@ impl Row {
             Goal::None => "-".to_owned(),
             Goal::AtMost(times) => format!("at most {times} x"),
             Goal::RateAtLeast(part) => format!("at least {part} x the rate, of processor"),
+            Goal::InReach(_) | Goal::RateInReach(_) => "the same".to_owned(),
             Goal::PerCpuSecond(rate) => format!("at least {} in a second of processor", thousands(rate)),
             Goal::CpuUs(us) => format!("at most {us} us of processor"),
             Goal::Seconds(seconds, _) => format!("at most {seconds} s"),
@@ -77,8 +82,8 @@ impl Row {
         let us = self.ours.quantile_us(part);
         Some(match self.goal {
             Goal::None => return None,
-            Goal::AtMost(times) => self.ratio(part)? <= times,
-            Goal::RateAtLeast(least) => self.cpu_rate()? >= least,
+            Goal::AtMost(times) | Goal::InReach(times) => self.ratio(part)? <= times,
+            Goal::RateAtLeast(least) | Goal::RateInReach(least) => self.cpu_rate()? >= least,
             Goal::PerCpuSecond(rate) => 1e6 / self.ours.cpu_us() >= rate,
             Goal::CpuUs(most) => self.ours.cpu_us() <= most,
             Goal::Seconds(most, count) => us * count / 1e6 <= most,
@@ -88,8 +93,10 @@ impl Row {
     fn measured(&self) -> String {
         let both = |say: &dyn Fn(f64) -> String| format!("{} ({})", say(0.5), say(0.1));
         match self.goal {
-            Goal::AtMost(_) => both(&|part| format!("{:.2} x", self.ratio(part).unwrap_or(f64::NAN))),
-            Goal::RateAtLeast(_) => format!("{:.2} x", self.cpu_rate().unwrap_or(f64::NAN)),
+            Goal::AtMost(_) | Goal::InReach(_) => {
+                both(&|part| format!("{:.2} x", self.ratio(part).unwrap_or(f64::NAN)))
+            }
+            Goal::RateAtLeast(_) | Goal::RateInReach(_) => format!("{:.2} x", self.cpu_rate().unwrap_or(f64::NAN)),
             Goal::PerCpuSecond(_) => thousands(1e6 / self.ours.cpu_us()),
             Goal::CpuUs(_) => format!("{:.1} us", self.ours.cpu_us()),
             Goal::Seconds(_, count) => both(&|part| format!("{:.2} s", self.ours.quantile_us(part) * count / 1e6)),
@@ -103,10 +110,13 @@ impl Row {
             .floor
             .as_ref()
             .map_or("-".to_owned(), |(what, floor)| format!("{what}: {}, processor {:.2}", us(floor), floor.cpu_us()));
-        let met = match self.is_met() {
-            None => "-",
-            Some(true) => "met",
-            Some(false) => "**missed**",
+        let is_floor = matches!(self.goal, Goal::InReach(_) | Goal::RateInReach(_));
+        let met = match (self.is_met(), is_floor) {
+            (None, _) => "-",
+            (Some(true), false) => "met",
+            (Some(false), false) => "**missed**",
+            (Some(true), true) => "leaves the goal in reach",
+            (Some(false), true) => "above the goal: out of reach",
         };
         [
             self.what.clone(),
@@ -188,6 +198,8 @@ mod tests {
         assert_eq!(row(Goal::None), None);
         assert_eq!([row(Goal::AtMost(2.1)), row(Goal::AtMost(1.9))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::RateAtLeast(0.4)), row(Goal::RateAtLeast(0.6))], [Some(true), Some(false)]);
+        assert_eq!([row(Goal::InReach(2.1)), row(Goal::InReach(1.9))], [Some(true), Some(false)]);
+        assert_eq!([row(Goal::RateInReach(0.4)), row(Goal::RateInReach(0.6))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::PerCpuSecond(49_000.0)), row(Goal::PerCpuSecond(51_000.0))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::CpuUs(21.0)), row(Goal::CpuUs(19.0))], [Some(true), Some(false)]);
         assert_eq!([row(Goal::Seconds(2.1, 1e5)), row(Goal::Seconds(1.9, 1e5))], [Some(true), Some(false)]);

@@ -8,9 +8,9 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ostler::rpc::envelope;
 use serde_json::{Value, json};
 
-use crate::append::Raw;
 use crate::at;
 use crate::broker::{Broker, Client};
+use crate::floor::Raw;
 use crate::measure::{Contender, Plan, Series, in_turns};
 use crate::report::{Goal, Row};
 
