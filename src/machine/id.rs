@@ -180,24 +180,18 @@ impl Digest {
     /// [`Malformed`] for anything else.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         const RULE: Malformed = Malformed("must be 64 lower-case hex characters");
-        let bytes = text.as_bytes();
-        let mut out = [0; 32];
-        if bytes.len() != 64 {
-            return Err(RULE);
+        let digits: &[u8; 64] = text.as_bytes().try_into().map_err(|_| RULE)?;
+        let (mut values, mut wrong, mut out) = ([0; 64], false, [0; 32]);
+        // Without a way out of the loop the compiler reads many digits at once.
+        for (value, digit) in values.iter_mut().zip(digits) {
+            let (number, letter) = (digit.wrapping_sub(b'0'), digit.wrapping_sub(b'a'));
+            wrong |= number >= 10 && letter >= 6;
+            *value = if number < 10 { number } else { letter.wrapping_add(10) };
         }
-        for (byte, pair) in out.iter_mut().zip(bytes.chunks_exact(2)) {
-            let [high, low] = pair else { return Err(RULE) };
-            *byte = nibble(*high).ok_or(RULE)? << 4 | nibble(*low).ok_or(RULE)?;
+        for (byte, [high, low]) in out.iter_mut().zip(values.as_chunks::<2>().0) {
+            *byte = high << 4 | low;
         }
-        Ok(Self(out))
-    }
-}
-
-fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+        if wrong { Err(RULE) } else { Ok(Self(out)) }
     }
 }
 
@@ -300,6 +294,14 @@ mod tests {
         let digest = Digest([0xa5; 32]);
         assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));
         assert!(Digest::parse(&digest.to_string().to_uppercase()).is_err());
+        let hex = "0123456789abcdef".repeat(4);
+        for (at, byte) in (0..64).flat_map(|at| (0..0x80).map(move |byte| (at, byte))) {
+            let text: String =
+                hex.chars().enumerate().map(|(i, c)| if i == at { char::from(byte) } else { c }).collect();
+            let read = Digest::parse(&text).ok().map(|digest| digest.to_string());
+            assert_eq!(read, matches!(byte, b'0'..=b'9' | b'a'..=b'f').then_some(text), "{byte} at {at}");
+        }
+        assert!(Digest::parse(&hex[1..]).is_err() && Digest::parse(&format!("{hex}0")).is_err());
         assert!(SessionId::parse("abcdefgh2345").is_ok());
         assert!(SessionId::parse("abcdefgh2341").is_err());
     }

@@ -163,7 +163,7 @@ impl<S: Storage> Ledger<S> {
     /// written by the opening; a crash before that turn only makes the next opening owe them again.
     pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        Ledger::open_at(storage, lock, options, Choice::default(), &mut |_settled| {})
+        Ledger::open_at(storage, lock, options, Choice::default(), false, &mut |_settled| {})
     }
 
     /// As [`Ledger::open`], and hands every record that the ledger holds after recovery to `fold`, in order and in the
@@ -174,7 +174,7 @@ impl<S: Storage> Ledger<S> {
         fold: &mut impl FnMut(Record),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        Ledger::open_at(storage, lock, options, Choice::default(), &mut |settled| fold(settled.record()))
+        Ledger::open_at(storage, lock, options, Choice::default(), true, &mut |settled| fold(settled.record()))
     }
 
     /// As [`Ledger::open_folding`], but begins with the newest snapshot that is sound, stands on the ledger as it is,
@@ -185,7 +185,7 @@ impl<S: Storage> Ledger<S> {
     pub fn open_from(storage: S, options: Options, fold: &mut impl Fold) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
         let choice = choose(&storage, options.replay, fold).map_err(OpenError::Read)?;
-        Ledger::open_at(storage, lock, options, choice, &mut |settled| fold.record(settled.record()))
+        Ledger::open_at(storage, lock, options, choice, true, &mut |settled| fold.record(settled.record()))
     }
 
     fn open_at(
@@ -193,12 +193,14 @@ impl<S: Storage> Ledger<S> {
         lock: S::Lock,
         options: Options,
         choice: Choice,
+        makes_records: bool,
         sink: &mut impl FnMut(Settled<'_>),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let Choice { footing, dropped } = choice;
         let snapshot = footing.as_ref().map(|footing| footing.past.heads.last);
         let before = footing.as_ref().map_or((0, 0), |footing| (footing.past.records, footing.past.bytes()));
-        let found = survey_from(&storage, options.judgement(), footing, sink).map_err(OpenError::Read)?;
+        let judgement = Judgement { makes_records, ..options.judgement() };
+        let found = survey_from(&storage, judgement, footing, sink).map_err(OpenError::Read)?;
         if let Some((place, version)) = found.walk.newer {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });

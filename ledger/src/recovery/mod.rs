@@ -144,6 +144,8 @@ pub(crate) struct Judgement<'a> {
     pub(crate) repaired: Option<Repaired<'a>>,
     /// Planted bug: takes the sound records of half a turn for a turn.
     pub(crate) accept_half_turn: bool,
+    /// Whoever takes the records wants a copy of each.
+    pub(crate) makes_records: bool,
 }
 
 /// The ledger as an opening leaves it, with one turn behind.
@@ -175,10 +177,11 @@ pub(crate) fn survey_from<S: Storage>(
     sink: &mut impl FnMut(Settled<'_>),
 ) -> io::Result<Survey> {
     let names = segment_names(storage)?;
-    let (mut walk, mut segments, mut stated) = match footing {
+    let (walk, mut segments, mut stated) = match footing {
         None => (Walk::new(), Vec::new(), Stated::default()),
         Some(footing) => Walk::on(footing),
     };
+    let mut walk = walk.making(judgement.makes_records);
     let begin = walk.settled;
     let mut segment = Segment::default();
     for index in begin.segment..names.len() {

@@ -1,5 +1,6 @@
 //! Records on their way from the walk to whoever takes them: verified, and still where they were read.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
 use crate::digest::Position;
@@ -34,12 +35,19 @@ impl Held {
 pub(crate) struct Settled<'a> {
     pub(crate) position: Position,
     line: &'a [u8],
+    /// A copy of its own, if one was made when its line was cut: for the first who asks.
+    made: Option<&'a RefCell<Option<Box<Record>>>>,
 }
 
 impl<'a> Settled<'a> {
     /// Of a line that was judged sound.
     pub(crate) fn at(position: Position, line: &'a [u8]) -> Settled<'a> {
-        Settled { position, line }
+        Settled { position, line, made: None }
+    }
+
+    /// With a copy that was made before.
+    pub(crate) fn made(self, made: &'a RefCell<Option<Box<Record>>>) -> Settled<'a> {
+        Settled { made: Some(made), ..self }
     }
 
     /// The record's type: R ends in `"t":"TYPE","v":1}`, and the line in one brace more.
@@ -70,7 +78,8 @@ impl<'a> Settled<'a> {
 
     /// A copy of its own.
     pub(crate) fn record(&self) -> Record {
-        Record::of(&self.sliced())
+        let made = self.made.and_then(RefCell::take);
+        made.map_or_else(|| Record::of(&self.sliced()), |made| *made)
     }
 }
 

@@ -16,7 +16,7 @@ use super::table::Shape;
 use crate::chain::{Heads, SessionHead};
 use crate::digest::{Digest, Position};
 use crate::limits::{LINE_BYTES_MIN, VERSION};
-use crate::record::{Judged, judge};
+use crate::record::{Judged, Record, judge};
 use crate::seal::{SEAL_TYPE, STRAY_SEAL, Says, Sealing};
 use crate::segment::{SEGMENT_TYPE, SegmentBody};
 use crate::slice::Sliced;
@@ -58,6 +58,8 @@ pub(crate) struct Walk {
     /// Something happened since the last settling that can free what waits in the middle of a turn.
     stirred: bool,
     searches: u32,
+    /// Whoever takes the records wants copies of their own: each is made when its line is cut, so that it is cut once.
+    makes: bool,
 }
 
 /// An admitted record whose turn is not known to be whole, or that stands behind a hole that may be a tail.
@@ -74,6 +76,7 @@ pub(crate) struct Pending {
     before: Option<SessionHead>,
     /// Holes that its session's jump was charged to, as they were before.
     charged: Vec<(usize, Hole)>,
+    made: Option<Box<Record>>,
 }
 
 impl Walk {
@@ -99,7 +102,13 @@ impl Walk {
             begins: None,
             stirred: false,
             searches: SEARCHES_MAX,
+            makes: false,
         }
+    }
+
+    /// Makes copies of the records, or does not.
+    pub(crate) fn making(self, makes: bool) -> Walk {
+        Walk { makes, ..self }
     }
 
     /// A walk that goes on behind a whole turn, all of which is synced.
@@ -154,6 +163,8 @@ impl Walk {
         }
         for pending in &mut self.pending {
             pending.line.copy(bytes);
+            // What waits longer than its segment may be all of the history: its line is enough.
+            pending.made = None;
         }
     }
 
@@ -377,7 +388,8 @@ impl Walk {
             before = Some(head);
         }
         let (segment, ends_turn, says) = (self.here.0, record.end, Says::of(record));
-        self.pending.push_back(Pending { segment, position, ends_turn, says, end, line, before, charged });
+        let made = self.makes.then(|| Box::new(Record::of(record)));
+        self.pending.push_back(Pending { segment, position, ends_turn, says, end, line, before, charged, made });
     }
 
     fn raise_durable(&mut self, durable: u64) {

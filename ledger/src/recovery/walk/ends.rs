@@ -1,5 +1,7 @@
 //! Where the history ends: which of the records that were walked over count, and what is taken back because it does not.
 
+use std::cell::RefCell;
+
 use super::super::hole::{Hole, Place};
 use super::super::past::SegmentFile;
 use super::super::settled::Settled;
@@ -33,7 +35,7 @@ impl Walk {
         self.settled = pending.end;
         self.settled_last = pending.position;
         self.records = self.records.saturating_add(1);
-        sink(Settled::at(pending.position, pending.line.bytes(segment)));
+        sink(Settled::at(pending.position, pending.line.bytes(segment)).made(&RefCell::new(pending.made)));
     }
 
     /// Planted bug: hands on the sound records of a turn that has no end.
