@@ -49,7 +49,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository that this tool was built in.
+/// The repository that this tool is run in: cargo says so when it runs something. What it was built in may be another checkout,
+/// for a copied `target` brings a tool along that counts as built.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it is cargo's word to the tool that it runs, not the user's environment"
+)]
 fn top() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    let package = std::env::var_os("CARGO_MANIFEST_DIR");
+    PathBuf::from(package.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into())).join("../..")
 }
