@@ -17,7 +17,7 @@ macro_rules! any_of {
 pub fn wire_parameters(bytes: &[u8]) -> bool {
     let document = any_of!(bytes:
         wire::HelloParams, wire::BrokerStatusParams, wire::ShutdownParams, wire::SpawnParams, wire::ResumeParams,
-        wire::StopParams, wire::DeleteParams, wire::PruneParams, wire::GetParams, wire::ListParams,
+        wire::StopParams, wire::DeleteParams, wire::PruneParams, wire::ReconcileParams, wire::GetParams, wire::ListParams,
         wire::WaitParams, wire::ReadParams, wire::EndpointParams, wire::OperationGetParams, wire::OperationListParams,
         wire::OperationResolveParams,
     );

@@ -225,6 +225,10 @@ pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episo
             Action::Spawn { prepared, name, labels }
         }
         Action::Resume { target, .. } => Action::Resume { target, prepared: Some(episode) },
-        Action::Stop { .. } | Action::Delete { .. } | Action::Prune { .. } | Action::Resolve { .. } => action,
+        Action::Stop { .. }
+        | Action::Delete { .. }
+        | Action::Prune { .. }
+        | Action::Reconcile { .. }
+        | Action::Resolve { .. } => action,
     }
 }

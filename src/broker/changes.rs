@@ -21,7 +21,7 @@ use crate::rpc::method::Method;
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
     self, DeleteParams, EndedResult, OperationResolveParams, OperationResolveResult, PruneParams, PruneResult,
-    Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode,
+    ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode,
 };
 use data_encoding::BASE32_NOPAD;
 use serde_json::Value;
@@ -62,6 +62,7 @@ impl Front {
             route::Change::Stop => self.stop(&caller, digest, decode(params)?).await,
             route::Change::Delete => self.delete(&caller, digest, decode(params)?).await,
             route::Change::Prune => self.prune(&caller, digest, decode(params)?).await,
+            route::Change::Reconcile => self.reconcile(&caller, digest, decode(params)?).await,
             route::Change::Resolve => self.resolve(&caller, digest, decode(params)?).await,
         }
     }
@@ -120,6 +121,17 @@ impl Front {
         let state = self.view.read();
         let ids = crate::machine::prunable(&state, super::desk::now(), older_ms).map(|session| session.id.to_string());
         Ok(encode(&PruneResult { sessions: ids.collect(), operation: None }))
+    }
+
+    async fn reconcile(&self, caller: &Caller, digest: Digest, params: ReconcileParams) -> Result<Value, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        // Before anything is looked up: what a session asks for here tells it nothing.
+        if change.scope != Scope::Owner {
+            return Err(refused::refused(&Refusal::OwnerOnly));
+        }
+        let target = self.target(&change.scope, &params.session)?;
+        let settled = self.settle(&change, Action::Reconcile { target, evidence: None }, None).await?;
+        self.ended(&settled)
     }
 
     async fn resolve(
@@ -202,6 +214,14 @@ impl Front {
                     return Ok(Settled { operation, replayed, gone });
                 }
                 Ok(Told::Recall(rows)) => recalled = self.recall(rows).await,
+                Ok(Told::Look { session }) => {
+                    let of = self.view.read().sessions.get(&session).cloned();
+                    // One that is gone by now is refused by the turn.
+                    if let Some(of) = of {
+                        let evidence = Some(Box::new(self.hosts.evidence(of).await));
+                        action = Action::Reconcile { target: Ok(session), evidence };
+                    }
+                }
                 Ok(Told::Prepare { session: Some(session), episode }) => {
                     match self.prepare_next(&session, episode).await {
                         Ok(()) => action = asked::prepared(action, &session, None, episode),

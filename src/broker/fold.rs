@@ -5,7 +5,7 @@ use super::carry::{Block, Carrying};
 use super::codec::{self, Unreadable, touched};
 use super::snapshot::{FOLD, decode};
 use crate::machine::limits::Retention;
-use crate::machine::{At, Digest, Illegal, SessionId, State, apply};
+use crate::machine::{At, Digest, Event, Illegal, Plan, SessionId, State, apply};
 use ostler_ledger::{Fold, Ledger, OpenError, Options, Record, Recovery, Storage};
 use std::collections::BTreeSet;
 
@@ -80,6 +80,12 @@ pub fn open<S: Storage>(
     Ok((ledger, recovery, folded))
 }
 
+/// The session about which this record ends all doubt that lies before it.
+pub(super) fn settled(event: &Event) -> Option<&SessionId> {
+    let Event::Accept { sid, body: Plan::Settle, .. } = event else { return None };
+    sid.as_ref()
+}
+
 /// A fold under way.
 ///
 /// A ledger that begins late tells the state first with a whole block of carry records. What stands before it are leavings: it
@@ -132,7 +138,10 @@ impl Folding {
         let Folded { state, doubtful, .. } = &mut self.folded;
         if let Some((event, at)) = codec::event(record)? {
             match apply(state, &event, at) {
-                Ok(()) => state.stamp(&event, Digest(record.digest.0)),
+                Ok(()) => {
+                    settled(&event).into_iter().for_each(|session| drop(doubtful.take(session)));
+                    state.stamp(&event, Digest(record.digest.0));
+                }
                 Err(why) => {
                     doubtful.extend(touched(std::slice::from_ref(&event)));
                     self.illegal.get_or_insert(FoldError::Illegal { seq: at.seq, why });
@@ -201,8 +210,13 @@ impl Folding {
         if let Some(illegal) = illegal.filter(|_| recovery.problems.is_empty() && recovery.accepted.is_empty()) {
             return Err(illegal);
         }
-        let named = recovery.damaged_sessions.iter().filter_map(|id| SessionId::parse(id).ok());
-        folded.doubtful.extend(named);
+        for problem in recovery.problems.iter().chain(&recovery.accepted) {
+            folded.doubtful.extend(problem.sessions.iter().filter_map(|id| SessionId::parse(id).ok()).filter(|id| {
+                // Evidence has ended the doubt that lies before it.
+                let settled_seq = folded.state.sessions.get(id).map_or(0, |session| session.settled_seq);
+                problem.seq.is_none_or(|seq| seq > settled_seq)
+            }));
+        }
         Ok(folded)
     }
 }

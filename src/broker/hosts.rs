@@ -42,7 +42,7 @@ const RELEASE: Duration = Duration::from_secs(30);
 /// The broker's hands.
 #[derive(Debug)]
 pub struct Hosts {
-    root: PathBuf,
+    pub(super) root: PathBuf,
     runtime: PathBuf,
     generation: u64,
     view: Arc<View>,
@@ -50,7 +50,7 @@ pub struct Hosts {
     spawner: Spawner,
     handle: Handle,
     launches: Semaphore,
-    looks: Semaphore,
+    pub(super) looks: Semaphore,
     finishes: Semaphore,
     links: Mutex<HashMap<SessionId, Linked>>,
     next_link: AtomicU64,
@@ -217,6 +217,12 @@ impl Hosts {
         Some((linked.number, linked.link.clone()))
     }
 
+    /// Whether this episode's host is listened to.
+    pub(super) fn is_linked(&self, session: &SessionId, episode: u32) -> bool {
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        links.get(session).is_some_and(|linked| linked.episode == episode)
+    }
+
     fn is_stopping(&self, session: &SessionId) -> bool {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.get(session).is_some_and(|linked| linked.stopping)
@@ -255,7 +261,12 @@ impl Hosts {
     }
 
     /// Dials a host, and from then on listens to it.
-    async fn attach(self: &Arc<Self>, session: &SessionId, episode: u32, record: &HostRecord) -> Result<(), LinkError> {
+    pub(super) async fn attach(
+        self: &Arc<Self>,
+        session: &SessionId,
+        episode: u32,
+        record: &HostRecord,
+    ) -> Result<(), LinkError> {
         let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
         if hello.status.state == EpisodeState::Ended || hello.status.exit.is_some() {
             return Err(LinkError::Closed);

@@ -14,6 +14,8 @@ pub mod codec;
 pub mod desk;
 /// Publishing the discovery record.
 pub mod discovery;
+/// Evidence of what lives of a session.
+pub mod doubt;
 /// The broker's own looks at session files.
 pub mod files;
 /// The state as the ledger tells it.

@@ -1,7 +1,10 @@
 //! Faults of ours, planted on purpose behind the `testing` feature: a test that does not catch them proves nothing.
 
 use crate::machine::limits::Retention;
-use crate::machine::{Effect, Input, Key, Known, Operation, Recalled, Request, State, Status};
+use crate::machine::{
+    Action, Effect, Event, Evidence, Input, Key, Kind, Known, Lock, Marks, Observation, Operation, Outcome, Plan,
+    Recalled, Request, State, Status, Trace, Word,
+};
 use crate::os::environment::Environment;
 use ostler_ledger::Options;
 use std::sync::Arc;
@@ -43,6 +46,12 @@ pub struct Planted {
     pub stale_carry: bool,
     /// A key of what was let go is taken for a new one (breaks law 5).
     pub lose_let_go: bool,
+    /// Evidence is taken for that of a dead session, whatever it says (breaks law 7).
+    pub see_nothing: bool,
+    /// What ends a doubt calls a start failed that had succeeded (breaks law 7).
+    pub overwrite_settled: bool,
+    /// A fence goes up around another session than the one in doubt (breaks law 8).
+    pub fence_another: bool,
 }
 
 impl Planted {
@@ -63,7 +72,8 @@ impl Planted {
     pub(super) fn input(&self, state: &State, input: Input) -> Input {
         match input {
             Input::Request(request) => Input::Request(self.request(state, request)),
-            Input::Observation(_) | Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
+            Input::Observation(observation) => Input::Observation(self.observation(state, observation)),
+            Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
         }
     }
 
@@ -77,7 +87,49 @@ impl Planted {
         if self.stale_carry { older(state) } else { state }
     }
 
+    /// What becomes of the state after these records.
+    pub(super) fn recorded(&self, state: &mut State, events: &[Event]) {
+        for event in events.iter().filter(|_| self.overwrite_settled) {
+            let Event::Accept { sid: Some(sid), body: Plan::Settle, .. } = event else { continue };
+            let is_start = |of: &Operation| {
+                of.session.as_ref() == Some(sid) && of.kind == Kind::Spawn && of.state == Outcome::Succeeded
+            };
+            let id = state.operations.values().find(|of| is_start(of)).map(|start| start.id);
+            if let Some(id) = id
+                && let Some(start) = state.operations.get_mut(&id)
+            {
+                Arc::make_mut(start).state = Outcome::Failed;
+            }
+        }
+    }
+
+    fn observation(&self, state: &State, observation: Observation) -> Observation {
+        let another = state.sessions.values().find(|session| session.id != observation.session);
+        match (another, &observation.word) {
+            (Some(another), Word::Foreign { .. }) if self.fence_another => {
+                Observation { session: another.id.clone(), episode: another.episode, ..observation }
+            }
+            _ => observation,
+        }
+    }
+
     fn request(&self, state: &State, mut request: Request) -> Request {
+        if let Action::Reconcile { evidence: Some(seen), .. } = &mut request.action
+            && self.see_nothing
+        {
+            let (of, exit) = (Arc::clone(&seen.of), seen.exit.clone());
+            **seen = Evidence {
+                of,
+                lock: Lock::Free,
+                host: Trace::Gone,
+                command: Trace::Gone,
+                marks: Marks::Absent,
+                answers: None,
+                exit,
+                living: Vec::new(),
+                is_elsewhere: false,
+            };
+        }
         let known = state.known(&request.scope, &request.key);
         match known {
             Known::Here(operation) if self.ignore_digest => request.digest = operation.request,

@@ -2,7 +2,9 @@
 
 use super::asked::PREFIX_MIN;
 use super::turn::Told;
-use crate::machine::{Failure, Malformed, Name, Operation, OperationId, Outcome, Refusal, Scope, SessionId};
+use crate::machine::{
+    Failure, Malformed, Name, Operation, OperationId, Outcome, Part, Refusal, Scope, SessionId, Survivor,
+};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 use crate::rpc::wire::Timestamp;
 use std::path::Path;
@@ -23,20 +25,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
         Refusal::Incomparable { operation, state } => incomparable(*operation, *state),
         Refusal::KeyExpired { until_us } => key_expired(*until_us),
         Refusal::Unreadable { operation } => key_unreadable(*operation),
-        Refusal::NoSession { given } => WireError::new(
-            ErrorCode::NotFound,
-            if given.chars().count() < PREFIX_MIN {
-                format!(
-                    "there is no session {given:?}; nothing was done. Of an id give at least {PREFIX_MIN} characters"
-                )
-            } else {
-                format!(
-                    "there is no session {given:?}; nothing was done. \
-                     `ostler list --all` shows all sessions that are not deleted"
-                )
-            },
-        )
-        .with("session", given.as_str()),
+        Refusal::NoSession { given } => no_session(given),
         Refusal::NoOperation { given } => WireError::new(
             ErrorCode::NotFound,
             format!("there is no operation {given:?}; nothing was done. `ostler operation list` shows them"),
@@ -73,12 +62,29 @@ pub fn refused(refusal: &Refusal) -> WireError {
         )
         .reason("deleted")
         .with("session_id", session.to_string()),
-        Refusal::Fenced { .. }
+        Refusal::Lives { .. }
+        | Refusal::Hidden { .. }
+        | Refusal::Fenced { .. }
         | Refusal::Crowded { .. }
         | Refusal::Capacity { .. }
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
     }
+}
+
+fn no_session(given: &str) -> WireError {
+    WireError::new(
+        ErrorCode::NotFound,
+        if given.chars().count() < PREFIX_MIN {
+            format!("there is no session {given:?}; nothing was done. Of an id give at least {PREFIX_MIN} characters")
+        } else {
+            format!(
+                "there is no session {given:?}; nothing was done. \
+                     `ostler list --all` shows all sessions that are not deleted"
+            )
+        },
+    )
+    .with("session", given)
 }
 
 /// What was asked under this key is no longer known, so nothing is executed under it.
@@ -106,6 +112,50 @@ fn ambiguous(given: &str, fits: usize, some: &[SessionId]) -> WireError {
     let message =
         format!("{given:?} fits {fits} sessions ({}{more}); nothing was done. Give more of the id", ids.join(", "));
     WireError::new(ErrorCode::InvalidInput, message).reason("ambiguous").with("sessions", ids)
+}
+
+/// What lives is not settled: which process it is, and what ends the doubt.
+fn lives(session: &SessionId, part: Part, living: &[Survivor], is_elsewhere: bool) -> WireError {
+    let what = match part {
+        Part::Host | Part::Lock => "its host",
+        Part::Command => "its command",
+        Part::Marked => "a process of it",
+    };
+    let named: Vec<String> = living.iter().map(|one| format!("pid {} ({})", one.pid, one.command)).collect();
+    let named = if named.is_empty() { "who, the system does not say".to_owned() } else { named.join(", ") };
+    let pids: Vec<String> = living.iter().map(|one| one.pid.to_string()).collect();
+    let remedy = match (is_elsewhere, pids.is_empty()) {
+        (true, _) => {
+            "nothing, if another state root goes on with it; else end it there, then the same again".to_owned()
+        }
+        (false, true) => format!("end what holds its life.lock, then ostler reconcile {session}"),
+        (false, false) => format!("if it is not needed: kill {}, then ostler reconcile {session}", pids.join(" ")),
+    };
+    let message = format!("session {session} is not settled, because {what} lives: {named}; nothing was done");
+    let processes: Vec<_> =
+        living.iter().map(|one| serde_json::json!({"pid": one.pid, "command": one.command})).collect();
+    WireError::new(ErrorCode::SessionLive, message)
+        .reason(part.word())
+        .with("session_id", session.to_string())
+        .with("processes", processes)
+        .with("elsewhere", is_elsewhere)
+        .with("remedy", remedy)
+}
+
+/// Whether something lives cannot be seen, so that nothing is claimed.
+fn hidden(session: &SessionId, part: Part) -> WireError {
+    let what = match part {
+        Part::Lock => "its life.lock cannot be looked at",
+        Part::Host => "its life.lock is gone and the system does not say whether its host lives",
+        Part::Command => "the system does not say whether its command lives",
+        Part::Marked => "the process table cannot be read",
+    };
+    let message = format!("session {session} is not settled: {what}; nothing was done");
+    WireError::new(ErrorCode::Uncertain, message)
+        .reason(part.word())
+        .retry(Retry::Later)
+        .with("session_id", session.to_string())
+        .with("remedy", "ostler doctor, then the same again")
 }
 
 /// The key is bound, and nobody can tell whether to this request.
@@ -155,16 +205,19 @@ pub fn name_taken(name: &Name) -> WireError {
 /// Refusals that protect: a session, a limit, an outcome, the owner.
 fn guarded(refusal: &Refusal) -> WireError {
     match refusal {
+        Refusal::Lives { session, part, living, is_elsewhere } => lives(session, *part, living, *is_elsewhere),
+        Refusal::Hidden { session, part } => hidden(session, *part),
         Refusal::Fenced { session, fence } => {
             let error = WireError::new(
                 ErrorCode::SessionFenced,
                 format!(
-                    "session {session} is fenced: {}; nothing was done. `ostler show {session}` tells more",
+                    "session {session} is fenced: {}; nothing was done. `ostler reconcile {session}` settles it by evidence",
                     fence.reason
                 ),
             )
             .reason(&fence.reason)
-            .with("session_id", session.to_string());
+            .with("session_id", session.to_string())
+            .with("remedy", format!("ostler reconcile {session}"));
             match fence.operation {
                 Some(operation) => error.with("operation", operation.to_string()),
                 None => error,
@@ -275,7 +328,7 @@ pub fn told(told: &Told, ledger: &Path) -> Option<WireError> {
     match told {
         Told::Refused(refusal) => Some(refused(refusal)),
         Told::Storage { full, message } => Some(storage(ledger, *full, message)),
-        Told::Settled { .. } | Told::Prepare { .. } | Told::Recall(_) => None,
+        Told::Settled { .. } | Told::Prepare { .. } | Told::Recall(_) | Told::Look { .. } => None,
     }
 }
 

@@ -230,6 +230,7 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::Stop => Method::SessionStop,
         machine::Kind::Delete => Method::SessionDelete,
         machine::Kind::Prune => Method::SessionPrune,
+        machine::Kind::Reconcile => Method::SessionReconcile,
         machine::Kind::Resolve => Method::OperationResolve,
     }
 }

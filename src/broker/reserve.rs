@@ -40,9 +40,11 @@ impl Need {
             Input::Beat { .. } => Self::Ends,
             Input::Request(request) => match request.action {
                 Action::Spawn { .. } | Action::Resume { .. } => Self::Begins,
-                Action::Stop { .. } | Action::Delete { .. } | Action::Prune { .. } | Action::Resolve { .. } => {
-                    Self::Ends
-                }
+                Action::Stop { .. }
+                | Action::Delete { .. }
+                | Action::Prune { .. }
+                | Action::Reconcile { .. }
+                | Action::Resolve { .. } => Self::Ends,
             },
         }
     }
@@ -104,6 +106,7 @@ impl<S: Storage, T> Turn<S, T> {
                 | Answer::Refused(_)
                 | Answer::Prepare { .. }
                 | Answer::Recall(_)
+                | Answer::Look { .. }
                 | Answer::Recalled(_) => false,
             };
             let (lost, kept): (Vec<_>, Vec<_>) = lost.into_iter().partition(|(_, _, answer)| undone(answer));

@@ -32,6 +32,7 @@ pub enum Change {
     Stop,
     Delete,
     Prune,
+    Reconcile,
     Resolve,
 }
 
@@ -59,6 +60,7 @@ pub fn route(method: Method) -> Route {
         Method::SessionStop => Route::Change(Change::Stop),
         Method::SessionDelete => Route::Change(Change::Delete),
         Method::SessionPrune => Route::Change(Change::Prune),
+        Method::SessionReconcile => Route::Change(Change::Reconcile),
         Method::OperationResolve => Route::Change(Change::Resolve),
         Method::SessionGet => Route::Read(Read::Get),
         Method::SessionList => Route::Read(Read::List),
@@ -75,7 +77,6 @@ pub fn route(method: Method) -> Route {
         | Method::SessionHeartbeat
         | Method::SessionReady
         | Method::SessionTurn
-        | Method::SessionReconcile
         | Method::MessageSend
         | Method::MessageGet
         | Method::MessageList

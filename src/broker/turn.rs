@@ -56,6 +56,11 @@ pub enum Told {
     },
     /// The key may belong to one of these operations: read their records back and ask again.
     Recall(Vec<Footprint>),
+    /// Look at this session's processes and files and ask again.
+    Look {
+        /// Which.
+        session: SessionId,
+    },
     /// The disk would not take the record; nothing changed.
     Storage {
         /// Whether it is full.
@@ -383,7 +388,10 @@ impl<S: Storage, T> Turn<S, T> {
         for ((seq, event), position) in (batch.first_seq..).zip(&batch.events).zip(&positions) {
             assert_eq!(seq, position.seq, "the ledger gives the positions it announced");
             self.state.stamp(event, Digest(position.digest.0));
+            fold::settled(event).into_iter().for_each(|session| drop(self.doubtful.take(session)));
         }
+        #[cfg(feature = "testing")]
+        self.planted.recorded(&mut self.state, &batch.events);
         // Whoever is told gets the operation as it is now: closing the turn may let it go.
         let told = self.told(&mut batch);
         self.state.close(now);
@@ -427,6 +435,7 @@ impl<S: Storage, T> Turn<S, T> {
                 Answer::Refused(refusal) => Told::Refused(refusal),
                 Answer::Prepare { session, episode } => Told::Prepare { session, episode },
                 Answer::Recall(footprints) => Told::Recall(footprints),
+                Answer::Look { session } => Told::Look { session },
                 Answer::Recalled(operation) => Told::Settled { operation, replayed: true, gone: None },
                 Answer::Operation { id, replayed } => match self.settled(id, replayed, &batch.gone) {
                     Some(settled) => settled,

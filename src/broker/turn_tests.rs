@@ -81,6 +81,7 @@ pub(super) fn run_at(
                 Release::Answer(who, Told::Refused(_)) => format!("{who}: refused"),
                 Release::Answer(who, Told::Prepare { .. }) => format!("{who}: prepare"),
                 Release::Answer(who, Told::Recall(rows)) => format!("{who}: recall {rows:?}"),
+                Release::Answer(who, Told::Look { session }) => format!("{who}: look at {session}"),
                 Release::Answer(who, Told::Storage { full, .. }) => format!("{who}: storage, full {full}"),
                 Release::Owed(session, effect) => format!("{session} owes {}", effect.is_some()),
             });

@@ -83,6 +83,7 @@ pub(crate) enum Command {
     #[command(visible_alias = "rm")]
     Delete(super::delete::Args),
     Prune(super::prune::Args),
+    Reconcile(super::reconcile::Args),
     Operation(super::operation::Args),
     Status(super::status::Args),
     Shutdown(super::shutdown::Args),
@@ -142,7 +143,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait stop resume delete prune operation status shutdown connect doctor \
+            "ensure run spawn list show logs wait stop resume delete prune reconcile operation status shutdown connect doctor \
              ledger config schema completions man"
         );
     }
@@ -183,15 +184,7 @@ mod tests {
 
     #[test]
     fn what_later_versions_will_do_is_not_offered() {
-        for line in [
-            "send a b",
-            "upgrade",
-            "mcp serve",
-            "fork a",
-            "reconcile a",
-            "doctor --fix lock",
-            "spawn --adapter lines -- x",
-        ] {
+        for line in ["send a b", "upgrade", "mcp serve", "fork a", "doctor --fix lock", "spawn --adapter lines -- x"] {
             Cli::try_parse_from(std::iter::once("ostler").chain(line.split(' '))).expect_err(line);
         }
     }

@@ -138,8 +138,7 @@ impl Report {
             ErrorCode::NotFound => self.remedy_of_missing(&session),
             ErrorCode::SessionLive => format!("ostler stop {session}, or ostler delete --stop {session}"),
             ErrorCode::SessionExists => "another --name, or ostler list".to_owned(),
-            // Asked anew at each start of a broker; until then an operator can settle the operation behind it.
-            ErrorCode::SessionFenced => format!("ostler show {session}, then ostler operation resolve OP"),
+            ErrorCode::SessionFenced => format!("ostler reconcile {session}"),
             ErrorCode::EndpointStale => format!("ostler show {}", self.stale_session().unwrap_or(session)),
             ErrorCode::KeyConflict | ErrorCode::KeyExpired => "the same command without --key".to_owned(),
             ErrorCode::Uncertain => match self.key.as_deref() {

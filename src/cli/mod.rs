@@ -25,6 +25,7 @@ mod output_tail;
 mod pieces;
 mod progress;
 mod prune;
+mod reconcile;
 mod request;
 mod resume;
 mod run;
@@ -95,6 +96,7 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Resume(_)
         | Command::Delete(_)
         | Command::Prune(_)
+        | Command::Reconcile(_)
         | Command::Operation(_)
         | Command::Connect(_) => true,
         // It has exit codes of its own and looks itself.
@@ -128,6 +130,7 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Resume(args) => resume::run(&args, context),
         Command::Delete(args) => delete::run(&args, context),
         Command::Prune(args) => prune::run(args, context),
+        Command::Reconcile(args) => reconcile::run(args, context),
         Command::Operation(args) => operation::run(args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Shutdown(args) => shutdown::run(&args, context),

@@ -44,7 +44,7 @@ fn screen(document: &Document) -> String {
         ("status", sessions::status_name(session.status).to_owned()),
     ];
     fields.extend(sessions::reason(session).map(|reason| ("reason", text::plain(reason))));
-    fields.extend(session.fence.as_ref().map(|fence| ("fenced", text::plain(&fence.reason))));
+    fields.extend(session.fence.as_ref().map(|fence| ("fenced", fenced(session, &fence.reason))));
     fields.push(("command", sessions::command(session)));
     fields.push(("cwd", text::shell(session.cwd.as_bytes())));
     fields.push(("episode", session.episode.to_string()));
@@ -71,4 +71,8 @@ fn screen(document: &Document) -> String {
         shown.extend(document.output_tail.lines().map(|line| format!("  {}\n", text::plain(line))));
     }
     shown
+}
+/// Why it is fenced, and the way out.
+fn fenced(session: &Session, reason: &str) -> String {
+    format!("{} (ostler reconcile {})", text::plain(reason), session.id)
 }

@@ -73,6 +73,24 @@ pub fn hosts(marker: &str) -> io::Result<Vec<ProcessIdentity>> {
     find(HOST_VARIABLE, marker)
 }
 
+/// Every running process that was started in any episode of a session, its hosts among them, whatever became of the locks
+/// that its markers name. A broker or host that a command started is not one of them.
+///
+/// # Errors
+/// If the process table cannot be read.
+pub fn of_session(session: &str) -> io::Result<Vec<u32>> {
+    let (command, host) = (format!("{COMMAND_VARIABLE}={session}."), format!("{HOST_VARIABLE}={session}."));
+    let mut found = Vec::new();
+    for_each_running(|row, environment| {
+        let has = |prefix: &str| environment.iter().any(|entry| entry.as_bytes().starts_with(prefix.as_bytes()));
+        if has(&host) || has(&command) && !is_ostler(row.pid) {
+            found.push(row.pid);
+        }
+        Ok(())
+    })?;
+    Ok(found)
+}
+
 /// Ends every process that `find` names, and what it starts meanwhile, until there is none or the time is up. Returns
 /// who is left.
 ///

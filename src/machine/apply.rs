@@ -197,6 +197,7 @@ fn accept(
     let legal = match plan {
         Plan::Launch { .. } | Plan::Remove => !live && !gone,
         Plan::End { .. } => live,
+        Plan::Settle => !gone,
         Plan::Join | Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => true,
     };
     if !legal {
@@ -237,8 +238,11 @@ fn accept(
                     arm(&mut state.deadlines, session, at.time.boot_us);
                 }
             }
-            Kind::Spawn | Kind::Prune | Kind::Resolve => return Err(Illegal("this kind joins nothing")),
+            Kind::Spawn | Kind::Prune | Kind::Reconcile | Kind::Resolve => {
+                return Err(Illegal("this kind joins nothing"));
+            }
         },
+        Plan::Settle => session.settled_seq = op.0,
         Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => {}
     }
     Ok(())
@@ -290,6 +294,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         grace_ms: 0,
         due_boot_us: None,
         fence: None,
+        settled_seq: 0,
         prior: None,
         starts: vec![op],
         stops: Vec::new(),
@@ -369,6 +374,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
                 back.starts = std::mem::take(&mut session.starts);
                 back.stops = std::mem::take(&mut session.stops);
                 back.deletes = std::mem::take(&mut session.deletes);
+                back.settled_seq = session.settled_seq;
                 back.latest = std::mem::take(&mut session.latest);
                 back.held = std::mem::take(&mut session.held);
                 *session = back;

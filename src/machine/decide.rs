@@ -48,6 +48,11 @@ pub enum Answer {
     /// The key may belong to one of these operations, which were let go: the shell must read their records back and
     /// ask again.
     Recall(Vec<Footprint>),
+    /// The shell must look at this session's processes and files, and ask again with what it saw.
+    Look {
+        /// Which.
+        session: SessionId,
+    },
     /// The outcome of this operation, which was let go and read back.
     Recalled(Arc<Operation>),
 }
@@ -83,6 +88,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
         Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
         Action::Prune { older_ms } => ask.prune(*older_ms),
+        Action::Reconcile { target, evidence } => ask.reconcile(target, evidence.as_deref()),
         Action::Resolve { operation, succeeded, reason } => ask.resolve(operation, *succeeded, reason),
     }
 }
@@ -224,6 +230,22 @@ impl Asked<'_> {
         let gained = Gained { pruned, left, ..Gained::default() };
         events.push(self.done(Kind::Prune, None, gained));
         self.answered(events)
+    }
+
+    fn reconcile(&self, target: &Target, evidence: Option<&super::reconcile::Evidence>) -> Decision {
+        if self.request.scope != Scope::Owner {
+            return refused(Refusal::OwnerOnly);
+        }
+        let session = match target.as_ref().map(|id| (id, self.state.sessions.get(id))) {
+            Ok((_, Some(session))) => session,
+            Ok((id, None)) => return refused(Refusal::NoSession { given: id.to_string() }),
+            Err(refusal) => return refused(refusal.clone()),
+        };
+        let (id, episode) = (Some(&session.id), Some(session.episode));
+        let accept = |plan| self.accept(Kind::Reconcile, id, episode, plan);
+        let done = |gained| self.done(Kind::Reconcile, id, gained);
+        let decided = super::reconcile::reconcile((self.state, self.now), session, evidence, accept, done);
+        decided.map_or_else(|decision| decision, |events| self.answered(events))
     }
 
     fn resolve(&self, found: &Result<OperationId, Refusal>, succeeded: bool, reason: &str) -> Decision {

@@ -69,11 +69,12 @@ pub fn outstanding(state: &State) -> Vec<Effect> {
 
 fn owed_of(session: &Session, generation: u64) -> Option<Effect> {
     let (id, episode, deadline_boot_us) = (session.id.clone(), session.episode, session.deadline_boot_us);
-    if session.fence.is_some() {
-        return None;
-    }
+    // Also of a fenced one: each start of a broker asks the evidence again.
     if session.status.is_live() && session.proven < generation {
         return Some(Effect::Judge { session: id, episode });
+    }
+    if session.fence.is_some() {
+        return None;
     }
     match session.status {
         Status::Starting => Some(Effect::Launch { session: id, episode, deadline_boot_us }),

@@ -168,6 +168,9 @@ pub enum Plan {
     Join,
     /// Nothing is left to do.
     Nothing,
+    /// End a doubt by the evidence that was seen; what follows from it stands behind this record. What damage before it
+    /// may mean for the session is settled with it.
+    Settle,
     /// Forget ended sessions; a `session` record each follows.
     Prune {
         /// Those that ended before this long ago.

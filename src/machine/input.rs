@@ -2,6 +2,7 @@
 
 use super::id::{Digest, Key, Name, OperationId, Scope, SessionId};
 use super::operation::{Actor, Operation};
+use super::reconcile::Evidence;
 use super::refusal::Refusal;
 use super::session::{Exit, Obstacle, Phase, Run, Survivor};
 use std::collections::BTreeMap;
@@ -108,6 +109,13 @@ pub enum Action {
     Prune {
         /// Those that ended before this long ago.
         older_ms: u64,
+    },
+    /// The end of a doubt about a session, by evidence.
+    Reconcile {
+        /// Which.
+        target: Target,
+        /// What the shell has seen of it; none at first.
+        evidence: Option<Box<Evidence>>,
     },
     /// An operator's decision about an uncertain operation.
     Resolve {

@@ -6,7 +6,8 @@ use super::event::{Event, FenceChange, HostChange, SessionChange};
 use super::id::{OperationId, SessionId};
 use super::input::{Observation, Word};
 use super::limits;
-use super::operation::{Failure, Gained, Outcome};
+use super::operation::{Failure, Gained, Kind, Outcome};
+use super::reconcile::{is_of_current_episode, is_start, uncertain};
 use super::session::{Exit, ExitError, Fence, Obstacle, Phase, Run, Session, Status, Survivor};
 use super::state::State;
 use super::time::Time;
@@ -126,25 +127,14 @@ pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Ve
     let seen = Seen { state, session, now };
     let word = &observation.word;
     let course = course(session.status, Column::of(word));
-    let mut events = Vec::new();
-    if session.fence.is_some() && !matches!(course, Course::Late | Course::Guard | Course::Bury) {
-        // From here the session's truth is known again.
-        events.push(seen.fence(None));
+    if session.fence.is_none() || matches!(course, Course::Late | Course::Guard | Course::Bury) {
+        return seen.follow(word);
     }
-    events.extend(match course {
-        Course::Late => Vec::new(),
-        Course::Begin => seen.begin(run_of(word)),
-        Course::BeginEnding => seen.begin_ending(run_of(word)),
-        Course::Adopt => seen.adopt(run_of(word)),
-        // Its command ran, so a missing host record means a lost host.
-        Course::Abort if session.run.is_some() => seen.lose(word),
-        Course::Abort => seen.abort(word),
-        Course::Again => seen.again(),
-        Course::End => seen.end(word),
-        Course::Lose => seen.lose(word),
-        Course::Guard => seen.guard(word),
-        Course::Bury => seen.bury(),
-    });
+    // From here the session's truth is known again, and with it what was asked of it.
+    let mut events = vec![seen.fence(None)];
+    events.extend(seen.follow(word));
+    let after = seen.after(&events);
+    events.extend(seen.settle(word, &after));
     events
 }
 
@@ -170,13 +160,78 @@ fn run_of(word: &Word) -> Option<&Run> {
     }
 }
 
-struct Seen<'a> {
-    state: &'a State,
-    session: &'a Session,
-    now: Time,
+pub(super) struct Seen<'a> {
+    pub(super) state: &'a State,
+    pub(super) session: &'a Session,
+    pub(super) now: Time,
 }
 
 impl Seen<'_> {
+    /// What follows from a word by the table, but for fences.
+    pub(super) fn follow(&self, word: &Word) -> Vec<Event> {
+        match course(self.session.status, Column::of(word)) {
+            Course::Late => Vec::new(),
+            Course::Begin => self.begin(run_of(word)),
+            Course::BeginEnding => self.begin_ending(run_of(word)),
+            Course::Adopt => self.adopt(run_of(word)),
+            // Its command ran, so a missing host record means a lost host.
+            Course::Abort if self.session.run.is_some() => self.lose(word),
+            Course::Abort => self.abort(word),
+            Course::Again => self.again(),
+            Course::End => self.end(word),
+            Course::Lose => self.lose(word),
+            Course::Guard => self.guard(word),
+            Course::Bury => self.bury(),
+        }
+    }
+
+    /// What an operation gains whose goal these events reach.
+    pub(super) fn after(&self, events: &[Event]) -> Gained {
+        let gained = gained(self.session);
+        let ended = events.iter().find_map(|event| {
+            let Event::Session { body: SessionChange::Ended { status, exit, .. }, .. } = event else { return None };
+            Some((*status, exit.clone()))
+        });
+        match ended {
+            Some((status, exit)) => Gained { status: Some(status), exit: Some(exit), ..gained },
+            None => gained,
+        }
+    }
+
+    /// What this word settles of the operations whose outcome is not known. `after`: what one gains that wanted the end.
+    pub(super) fn settle(&self, word: &Word, after: &Gained) -> Vec<Event> {
+        let lives = matches!(word, Word::Started(_) | Word::Adopted(_));
+        let known = uncertain(self.state, &self.session.id).filter_map(|operation| {
+            let settled = match operation.kind {
+                kind if is_start(kind) && !is_of_current_episode(self.session, operation) => return None,
+                Kind::Spawn | Kind::Resume => match run_of(word).or(self.session.run.as_ref()) {
+                    Some(run) => Settled::Done(self.started(run)),
+                    None if matches!(word, Word::NeverOpened | Word::LaunchFailed { .. }) => {
+                        let never = failure("spawn_failed", "host", "its command never ran");
+                        Settled::Not(Outcome::Failed, never)
+                    }
+                    None => Settled::Not(Outcome::Failed, unproven()),
+                },
+                Kind::Stop | Kind::Delete if lives => {
+                    let lives = failure("timeout", "still_alive", "it lives; ask again to end it");
+                    Settled::Not(Outcome::Failed, lives)
+                }
+                Kind::Stop => Settled::Done(after.clone()),
+                Kind::Delete => {
+                    let kept = failure(
+                        "session_busy",
+                        "not_removed",
+                        "its process is gone and its files are there; ask again to remove them",
+                    );
+                    Settled::Not(Outcome::Failed, kept)
+                }
+                Kind::Prune | Kind::Reconcile | Kind::Resolve => return None,
+            };
+            finish(self.state, operation.id, Some(&self.session.id), &settled)
+        });
+        known.collect()
+    }
+
     fn host(&self, body: HostChange) -> Event {
         Event::Host { sid: self.session.id.clone(), ep: self.session.episode, body }
     }
@@ -258,7 +313,8 @@ impl Seen<'_> {
 
     /// The gate never opened: "re-issue the start within its deadline, else aborted" (design 3.3).
     fn again(&self) -> Vec<Event> {
-        if self.now.boot_us <= self.session.deadline_boot_us {
+        // Nothing starts by itself out of a doubt: who asked was told that it is not known.
+        if self.session.fence.is_none() && self.now.boot_us <= self.session.deadline_boot_us {
             return vec![self.host(HostChange::Unopened)];
         }
         self.aborted(failure("spawn_failed", "expired", "its start was not issued before its deadline"))
@@ -304,8 +360,7 @@ impl Seen<'_> {
         let gained = Gained { status: Some(*status), exit: Some(exit.clone()), survivors, ..gained(self.session) };
         let mut events = vec![self.change(ended)];
         if starts_are_open {
-            let lost = failure("spawn_failed", "host", "its host was lost before the start was proven");
-            events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, lost)));
+            events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, unproven())));
         }
         events.extend(self.finish_all(&self.session.stops, &Settled::Done(gained)));
         if !self.session.deletes.is_empty() {
@@ -372,6 +427,10 @@ pub(super) fn finish(state: &State, id: OperationId, sid: Option<&SessionId>, se
 
 pub(super) fn failure(code: &str, reason: &str, message: &str) -> Failure {
     Failure { code: code.to_owned(), reason: reason.to_owned(), message: clip(message), obstacle: None }
+}
+
+fn unproven() -> Failure {
+    failure("spawn_failed", "host", "its host was lost before the start was proven")
 }
 
 fn not_started(phase: Phase, reason: &str, obstacle: Option<&Obstacle>) -> Failure {

@@ -23,6 +23,9 @@ pub enum Kind {
     /// The removal of ended sessions.
     #[serde(rename = "session.prune")]
     Prune,
+    /// The end of a doubt about a session, by evidence.
+    #[serde(rename = "session.reconcile")]
+    Reconcile,
     /// An operator's decision about an uncertain operation.
     #[serde(rename = "operation.resolve")]
     Resolve,
@@ -37,6 +40,7 @@ impl Kind {
             Self::Stop => "session.stop",
             Self::Delete => "session.delete",
             Self::Prune => "session.prune",
+            Self::Reconcile => "session.reconcile",
             Self::Resolve => "operation.resolve",
         }
     }

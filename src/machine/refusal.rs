@@ -2,7 +2,8 @@
 
 use super::id::{Digest, Name, OperationId, SessionId};
 use super::operation::Outcome;
-use super::session::Fence;
+use super::reconcile::Part;
+use super::session::{Fence, Survivor};
 
 /// A typed refusal; the shell maps each to a code of the contract and a text for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +81,24 @@ pub enum Refusal {
         session: SessionId,
         /// By what.
         fence: Fence,
+    },
+    /// What lives is not settled.
+    Lives {
+        /// Which session.
+        session: SessionId,
+        /// What of it.
+        part: Part,
+        /// The processes, as far as they are known.
+        living: Vec<Survivor>,
+        /// They are of another state root.
+        is_elsewhere: bool,
+    },
+    /// Whether it lives cannot be seen.
+    Hidden {
+        /// Which session.
+        session: SessionId,
+        /// What of it.
+        part: Part,
     },
     /// Too many operations wait for this session already.
     Crowded {

@@ -291,6 +291,10 @@ pub struct Session {
     pub due_boot_us: Option<u64>,
     /// Protects it while its truth is uncertain.
     pub fence: Option<Fence>,
+    /// Ledger position of the last doubt that evidence ended: damage before it says nothing about this session any more.
+    /// 0 if there was none; then the stored form does not name it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub settled_seq: u64,
     /// What it was before a resume that is not proven yet; an aborted resume puts it back.
     pub prior: Option<Arc<Session>>,
     /// Operations that wait for its start.
@@ -303,6 +307,10 @@ pub struct Session {
     pub latest: Vec<OperationId>,
     /// Its operations with free-form keys that were let go: known as long as it is there.
     pub held: Runs,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Session {

@@ -4,6 +4,8 @@
 mod children;
 /// Group L.
 mod descriptors;
+/// Groups C, D and E, where nobody knows.
+mod doubt;
 /// What a hostile tester broke once.
 mod hostile;
 /// Groups D, E and K.

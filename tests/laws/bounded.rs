@@ -131,7 +131,11 @@ impl<'a, S: Storage> Months<'a, S> {
                 let recalled = rows.iter().map(|row| recall(&storage, row)).collect();
                 ask(self, recalled)
             }
-            told @ (Told::Settled { .. } | Told::Refused(_) | Told::Prepare { .. } | Told::Storage { .. }) => told,
+            told @ (Told::Settled { .. }
+            | Told::Refused(_)
+            | Told::Prepare { .. }
+            | Told::Look { .. }
+            | Told::Storage { .. }) => told,
         }
     }
 

@@ -287,7 +287,8 @@ impl Broker {
     /// A call that waits for files looks again.
     pub(super) fn front_step(&mut self, scene: &mut Scene<'_>) {
         let view = Arc::clone(&self.view);
-        let asked = self.front.step(&scene.clients.intents, &view.read(), scene.computer, scene.random);
+        let asked =
+            self.front.step(&scene.clients.intents, &view.read(), &mut self.hands, scene.computer, scene.random);
         self.mail.extend(asked.map(|(ticket, request)| Post::Request(request, ticket)));
     }
 

@@ -34,6 +34,7 @@ pub(super) enum Wish {
     Stop { target: Aim, grace_ms: u64 },
     Delete { target: Aim, stop: bool, grace_ms: u64 },
     Prune { older_ms: u64 },
+    Reconcile { target: Aim },
     Resolve { operation: OperationId, succeeded: bool },
 }
 
@@ -78,6 +79,7 @@ impl Wish {
             | Self::Stop { .. }
             | Self::Delete { .. }
             | Self::Prune { .. }
+            | Self::Reconcile { .. }
             | Self::Resolve { .. } => format!("{self:?}"),
         }
     }
@@ -89,6 +91,7 @@ impl Wish {
             Self::Stop { .. } => Kind::Stop,
             Self::Delete { .. } => Kind::Delete,
             Self::Prune { .. } => Kind::Prune,
+            Self::Reconcile { .. } => Kind::Reconcile,
             Self::Resolve { .. } => Kind::Resolve,
         }
     }
@@ -174,9 +177,16 @@ impl Clients {
         {
             return Wish::Resolve { operation, succeeded: random.chance(500) };
         }
+        let fenced = state.sessions.values().filter(|session| session.fence.is_some());
+        let fenced: Vec<SessionId> = fenced.map(|session| session.id.clone()).collect();
+        if let Some(session) = random.pick(&fenced)
+            && random.chance(300)
+        {
+            return Wish::Reconcile { target: Aim::Id(session) };
+        }
         let spawns = if sessions.len() < 3 { 60 } else { 12 };
         let grace_ms = random.pick(&[0, 50, 2_000, 10_000]).unwrap_or(0);
-        let what = random.weighted(&[(spawns, 0), (18, 1), (16, 2), (7, 3), (9, 4), (3, 5), (1, 6)]);
+        let what = random.weighted(&[(spawns, 0), (18, 1), (16, 2), (7, 3), (9, 4), (3, 5), (1, 6), (2, 7)]);
         match what.unwrap_or(0) {
             0 => Wish::Spawn { name: random.chance(500).then(|| name(random)), labels: self.labels(random) },
             1 => Wish::Resume { target: aim(random) },
@@ -184,6 +194,7 @@ impl Clients {
             3 => Wish::Delete { target: aim(random), stop: false, grace_ms },
             4 => Wish::Delete { target: aim(random), stop: true, grace_ms },
             5 => Wish::Prune { older_ms: random.pick(&[0, 1_000, 60_000]).unwrap_or(0) },
+            7 => Wish::Reconcile { target: aim(random) },
             _ => Wish::Resolve { operation: OperationId(random.between(1, 60)), succeeded: true },
         }
     }

@@ -274,6 +274,14 @@ impl Computer {
         }
     }
 
+    /// The same of a host or a command.
+    pub(super) fn life(&self, identity: &ProcessIdentity) -> Liveness {
+        match self.liveness(identity) {
+            Liveness::Dead if self.commands.contains_key(&identity.pid) => Liveness::Alive,
+            liveness @ (Liveness::Alive | Liveness::Dead | Liveness::Foreign | Liveness::Unknown) => liveness,
+        }
+    }
+
     /// A command executes. The laws that nobody may break, whatever they recorded: once an episode, one at a time.
     pub(super) fn execute(&mut self, run: &Run, pid: u32) -> Checked {
         let (session, episode) = run;

@@ -2,11 +2,14 @@
 //! literal table, so that the simulation and the broker cannot disagree about what it means.
 
 use super::computer::{Computer, Record, Run};
+use ostler::broker::doubt::weigh;
 use ostler::host::client::evidence::{Evidence, HostFile, LockState};
 use ostler::host::client::{Verdict, judge, judge_without_lock};
 use ostler::host::wire::{Exit, ExitRecord, HostRecord, StartPhase};
-use ostler::machine::{self, Digest, ExitError, Phase, Word};
+use ostler::machine::{self, Digest, ExitError, Phase, Session, Word};
 use ostler::os::identity::ProcessIdentity;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The product's verdict about an episode.
 pub(super) fn verdict(computer: &Computer, run: &Run) -> Verdict {
@@ -40,6 +43,19 @@ fn gather(computer: &Computer, run: &Run) -> Evidence {
     };
     let folder_identity = Some(episode.folder);
     Evidence { lock, lock_identity: episode.lock, folder_identity, host, exit: episode.exit.clone() }
+}
+
+/// What is seen of a session in doubt, weighed as the product does.
+pub(super) fn doubt(of: &Arc<Session>, computer: &Computer) -> machine::Evidence {
+    let folder = computer.folders.get(&of.id);
+    let mut episodes: BTreeSet<u32> = folder.into_iter().flat_map(|folder| folder.episodes.keys().copied()).collect();
+    episodes.insert(of.episode);
+    let seen: Vec<_> =
+        episodes.into_iter().map(|episode| (episode, Some(gather(computer, &(of.id.clone(), episode))))).collect();
+    let of_session = |run: &Run| run.0 == of.id;
+    let marked =
+        computer.commands.values().any(of_session) || computer.hosts.values().any(|host| of_session(&host.run));
+    weigh(Arc::clone(of), &seen, &computer.boot(), |identity| computer.life(identity), Some(marked))
 }
 
 /// The facts of an episode, as its record has them.

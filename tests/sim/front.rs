@@ -3,10 +3,11 @@
 
 use super::clients::{Aim, Intent, Wish};
 use super::computer::Computer;
+use super::hands::Hands;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Digest, Known, Operation, OperationId, PreparedSession, Recalled, Refusal, Request, Scope,
+    Action, Actor, Digest, Evidence, Known, Operation, OperationId, PreparedSession, Recalled, Refusal, Request, Scope,
     SessionId, State, Target,
 };
 use std::collections::BTreeMap;
@@ -35,6 +36,10 @@ struct Call {
     preparations: u32,
     known: Option<OperationId>,
     recalled: Vec<Recalled>,
+    /// Waits until somebody has looked at this session.
+    looking: Option<SessionId>,
+    /// What was seen of it.
+    evidence: Option<Evidence>,
 }
 
 /// An answer on its way.
@@ -97,7 +102,16 @@ impl Front {
     ) -> (Ticket, Request) {
         self.last += 1;
         let recalled = Vec::new();
-        let mut call = Call { intent: number, made: None, preparing: None, preparations: 0, known, recalled };
+        let mut call = Call {
+            intent: number,
+            made: None,
+            preparing: None,
+            preparations: 0,
+            known,
+            recalled,
+            looking: None,
+            evidence: None,
+        };
         if view.known(&intent.scope, &intent.key) == Known::Nowhere {
             call.made = make(intent, computer, random);
         }
@@ -121,7 +135,7 @@ impl Front {
 
     /// How many calls wait for files.
     pub(super) fn preparing(&self) -> usize {
-        self.calls.values().filter(|call| call.preparing.is_some()).count()
+        self.calls.values().filter(|call| call.preparing.is_some() || call.looking.is_some()).count()
     }
 
     pub(super) fn has_calls(&self) -> bool {
@@ -133,13 +147,19 @@ impl Front {
         &mut self,
         intents: &[Intent],
         view: &State,
+        hands: &mut Hands,
         computer: &mut Computer,
         random: &mut Random,
     ) -> Option<(Ticket, Request)> {
+        let waits = |call: &Call| call.preparing.is_some() || call.looking.is_some();
         let waiting: Vec<Ticket> =
-            self.calls.iter().filter(|(_, call)| call.preparing.is_some()).map(|(ticket, _)| *ticket).collect();
+            self.calls.iter().filter(|(_, call)| waits(call)).map(|(ticket, _)| *ticket).collect();
         let ticket = random.pick(&waiting)?;
         let call = self.calls.get_mut(&ticket)?;
+        if let Some(session) = call.looking.take() {
+            call.evidence = view.sessions.get(&session).map(|of| hands.evidence(of, computer));
+            return Some((ticket, request(&intents[call.intent], call, None, view)));
+        }
         let run = call.preparing.clone().filter(|(session, episode)| !computer.held_before(session, *episode))?;
         call.preparing = None;
         let intent = &intents[call.intent];
@@ -183,6 +203,16 @@ impl Front {
             self.calls.insert(ticket, call);
             return again;
         }
+        if let Told::Look { session } = told {
+            call.preparations += 1;
+            if call.preparations > PREPARATIONS {
+                self.reply(ticket, &call, Answer::Busy);
+                return None;
+            }
+            call.looking = Some(session.clone());
+            self.calls.insert(ticket, call);
+            return None;
+        }
         let answer = answer(told)?;
         if !matches!(answer, Answer::Settled { replayed: false, .. }) {
             unmake(call.made.take(), computer);
@@ -210,7 +240,7 @@ fn answer(told: &Told) -> Option<Answer> {
         }
         Told::Refused(refusal) => Some(Answer::Refused(refusal.clone())),
         Told::Storage { .. } => Some(Answer::Storage),
-        Told::Prepare { .. } | Told::Recall(_) => None,
+        Told::Prepare { .. } | Told::Recall(_) | Told::Look { .. } => None,
     }
 }
 
@@ -252,6 +282,9 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             Action::Delete { target: find(target), stop: *stop, grace_ms: *grace_ms }
         }
         Wish::Prune { older_ms } => Action::Prune { older_ms: *older_ms },
+        Wish::Reconcile { target } => {
+            Action::Reconcile { target: find(target), evidence: call.evidence.clone().map(Box::new) }
+        }
         Wish::Resolve { operation, succeeded } => {
             let found = view.operations.get(operation).map(|found| found.id);
             let operation = found.ok_or_else(|| Refusal::NoOperation { given: operation.to_string() });

@@ -2,14 +2,15 @@
 //! the broker. What they do with a verdict is what the broker does; nothing here decides anything.
 
 use super::computer::{Computer, Holder, Host, Report, Run, Stage};
-use super::evidence::{exited, facts, facts_at_end, phase, verdict};
+use super::evidence::{doubt, exited, facts, facts_at_end, phase, verdict};
 use super::front::Ticket;
 use super::random::Random;
 use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
-use ostler::machine::{self, Effect, Observation, Phase, SessionId, State, Word, limits};
+use ostler::machine::{self, Effect, Observation, Phase, Session, SessionId, State, Word, limits};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is under way.
 #[derive(Debug, Default)]
@@ -245,6 +246,19 @@ impl Hands {
             self.links.insert(run.0.clone(), linked);
         }
         answers
+    }
+
+    /// What was seen of a session in doubt. As in the product, a host that answers is listened to from then on.
+    pub(super) fn evidence(&mut self, of: &Arc<Session>, computer: &Computer) -> machine::Evidence {
+        let mut evidence = doubt(of, computer);
+        let run = (of.id.clone(), of.episode);
+        if let Verdict::Alive(record) = verdict(computer, &run)
+            && of.status.is_live()
+        {
+            let linked = self.links.get(&of.id).is_some_and(|linked| linked.episode == of.episode);
+            evidence.answers = (linked || self.attach(&run, &record, computer)).then(|| facts(&record));
+        }
+        evidence
     }
 
     /// One look at the evidence. None means: look again.

@@ -47,7 +47,11 @@ impl Oracle {
         let run = match &request.action {
             Action::Spawn { prepared, .. } => prepared.as_ref().map(|prepared| (prepared.id.clone(), 1)),
             Action::Resume { target, prepared } => target.clone().ok().zip(*prepared),
-            Action::Stop { .. } | Action::Delete { .. } | Action::Prune { .. } | Action::Resolve { .. } => None,
+            Action::Stop { .. }
+            | Action::Delete { .. }
+            | Action::Prune { .. }
+            | Action::Reconcile { .. }
+            | Action::Resolve { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
             self.asked.insert(run, (true_us, self.lives));
@@ -146,6 +150,11 @@ impl Oracle {
                 let ran = computer.executions.keys().find(|(session, _)| Some(session) == operation.session.as_ref());
                 claim(ran.is_none(), || format!("law 7: {id} is aborted and {ran:?} was executed"))
             }
+            (Kind::Reconcile, Outcome::Succeeded) => {
+                let ended = operation.gained.status.is_some_and(|status| !status.is_live());
+                let lives = run.filter(|run| ended && computer.command_lives(run));
+                claim(lives.is_none(), || format!("law 7: {id} calls dead what lives: {lives:?}"))
+            }
             (Kind::Stop, Outcome::Succeeded) => {
                 let lives = run.filter(|run| computer.command_lives(run));
                 claim(lives.is_none(), || format!("law 7: {id} is a stop and {lives:?} lives"))
@@ -166,7 +175,10 @@ impl Oracle {
                 self.deleted.extend(operation.gained.pruned.iter().cloned());
                 Ok(())
             }
-            (Kind::Spawn | Kind::Resume | Kind::Stop | Kind::Delete | Kind::Prune | Kind::Resolve, _) => Ok(()),
+            (
+                Kind::Spawn | Kind::Resume | Kind::Stop | Kind::Delete | Kind::Prune | Kind::Reconcile | Kind::Resolve,
+                _,
+            ) => Ok(()),
         }
     }
 }

@@ -49,6 +49,21 @@ fn a_key_that_is_lost_once_its_operation_is_let_go_is_caught() {
 }
 
 #[test]
+fn evidence_that_is_not_looked_at_is_caught() {
+    check(turn(Planted { see_nothing: true, ..Planted::default() }), "law ");
+}
+
+#[test]
+fn a_settled_outcome_that_is_overwritten_is_caught() {
+    check(turn(Planted { overwrite_settled: true, ..Planted::default() }), "law ");
+}
+
+#[test]
+fn a_fence_around_another_session_is_caught() {
+    check(turn(Planted { fence_another: true, ..Planted::default() }), "law 8: ");
+}
+
+#[test]
 fn a_snapshot_that_is_out_of_date_is_caught() {
     check(turn(Planted { stale_snapshot: true, ..Planted::default() }), "law 1: the state from a snapshot");
 }

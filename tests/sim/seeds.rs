@@ -14,7 +14,7 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 55] = [
+const SITUATIONS: [&str; 57] = [
     "a snapshot",
     "a sync failed",
     "a turn of several appends",
@@ -35,6 +35,7 @@ const SITUATIONS: [&str; 55] = [
     "refused KeyConflict",
     "refused KeyExpired",
     "refused Live",
+    "refused Lives",
     "refused NameTaken",
     "refused NoOperation",
     "refused NoSession",
@@ -48,6 +49,7 @@ const SITUATIONS: [&str; 55] = [
     "session.delete succeeded",
     "session.delete uncertain",
     "session.prune succeeded",
+    "session.reconcile succeeded",
     "session.resume aborted",
     "session.resume failed",
     "session.resume succeeded",

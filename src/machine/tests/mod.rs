@@ -1,6 +1,7 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
 mod keys;
+mod reconcile;
 mod scripts;
 mod walk;
 
@@ -153,6 +154,7 @@ impl World {
             | Answer::Operation { .. }
             | Answer::Refused(_)
             | Answer::Prepare { .. }
+            | Answer::Look { .. }
             | Answer::Recalled(_) => self.step(Input::Request(request)),
         }
     }
@@ -217,6 +219,7 @@ fn tell(decision: &Decision) -> String {
             let text = format!("{refusal:?}");
             format!("=> refused {}", text.split([' ', '{']).next().unwrap_or(""))
         }
+        Answer::Look { session } => format!("=> look at {session}"),
         Answer::Recall(rows) => format!("=> recall {rows:?}"),
         Answer::Recalled(operation) => format!("=> {} {} recalled", operation.id, operation.state.word()),
         Answer::Prepare { session, episode } => {

@@ -5,7 +5,7 @@ use super::super::observe::{Column, WORDS};
 use super::*;
 
 /// A world in which session A has this status, by the shortest way.
-fn at(status: Status) -> World {
+pub(super) fn at(status: Status) -> World {
     let mut world = World::new();
     world.fresh(spawn(A, Some("alpha")));
     let ended = |world: &mut World, word: Word| {

@@ -39,8 +39,8 @@ pub use output::{Chunk, EndpointParams, EndpointResult, ReadParams, ReadResult, 
 pub use schema::schema;
 pub use session::{
     Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, ListParams, ListResult, PruneParams,
-    PruneResult, Queue, ResumeParams, Session, SessionResult, SessionStatus, StartFailure, StartPhase, StopParams,
-    Survivor, WaitFor, WaitParams,
+    PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus, StartFailure, StartPhase,
+    StopParams, Survivor, WaitFor, WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;

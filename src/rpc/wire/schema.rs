@@ -52,9 +52,9 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::LedgerRetire => pair::<LedgerRetireParams, LedgerRetireResult>(generator),
         Method::OperationGet => pair::<OperationGetParams, OperationGetResult>(generator),
         Method::OperationList => pair::<OperationListParams, OperationListResult>(generator),
+        Method::SessionReconcile => pair::<ReconcileParams, EndedResult>(generator),
         Method::OperationResolve => pair::<OperationResolveParams, OperationResolveResult>(generator),
         Method::SessionFork
-        | Method::SessionReconcile
         | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat

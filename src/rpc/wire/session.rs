@@ -268,7 +268,17 @@ pub struct DeleteParams {
     pub grace_ms: Option<u64>,
 }
 
-/// Result of `session.stop` and `session.delete`.
+/// Parameters of `session.reconcile`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReconcileParams {
+    /// Key of this request.
+    pub key: Key,
+    /// Exact id, exact name, or unique prefix of the id.
+    pub session: String,
+}
+
+/// Result of `session.stop`, `session.delete` and `session.reconcile`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EndedResult {
     /// The session as it is now.

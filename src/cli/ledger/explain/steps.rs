@@ -147,7 +147,7 @@ pub(super) fn next(story: &Story) -> Option<String> {
     let op = story.text("op");
     match story.state.as_str() {
         "uncertain" => Some(format!(
-            "ostler show {}; once you know what happened: ostler operation resolve {op} succeeded|failed --reason TEXT",
+            "ostler reconcile {}; if that cannot tell and you know what happened: ostler operation resolve {op} succeeded|failed --reason TEXT",
             shell_str(story.text("sid"))
         )),
         "accepted" => {

@@ -1,0 +1,311 @@
+//! Groups C, D and E: sessions of which nobody knows what became of them, and the way out by evidence.
+#![expect(clippy::disallowed_methods, reason = "ends clients and copies roots by hand")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::support::scene::{at_once, text};
+use crate::support::{FIXTURE, Process, Root, SOON, finish, wait_until};
+
+/// The folder of a session's first episode.
+fn episode(root: &Root, session: &Value) -> PathBuf {
+    root.path().join("sessions").join(text(&session["id"])).join("1")
+}
+
+/// Puts other bytes in the place of a file, for the owner alone.
+fn put(file: &Path, bytes: impl AsRef<[u8]>) {
+    let _gone = fs::remove_file(file);
+    fs::write(file, bytes).expect("the file can be written");
+    fs::set_permissions(file, fs::Permissions::from_mode(0o600)).expect("its mode can be set");
+}
+
+/// A session whose host's record was emptied while no broker ran; `ends`: its host died with that.
+fn in_doubt(root: &Root, name: &str, ends: bool) -> Value {
+    let session = root.spawn(&["--name", name, "--key", "start"], &[FIXTURE, "sleep"]);
+    root.kill_broker();
+    if ends {
+        let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+        host.kill_9();
+        wait_until(SOON, "both to be gone", || !host.alive() && !command.alive());
+    }
+    put(&episode(root, &session).join("host.json"), "");
+    root.ensure();
+    is_fenced(root, &session);
+    session
+}
+
+fn is_fenced(root: &Root, session: &Value) -> Value {
+    let mut found = Value::Null;
+    wait_until(SOON, "the session to be fenced", || {
+        found = root.session(&session["id"]);
+        found["fence"].is_object()
+    });
+    found
+}
+
+/// Report gajae-code#4950: close and delete refused, sweeps skipped, and nothing ended it but an editor.
+#[test]
+fn field_e04_a_session_in_doubt_whose_process_is_gone_is_settled_by_evidence() {
+    let root = Root::new();
+    let session = in_doubt(&root, "s", true);
+    let other = root.spawn_fixture(&["--name", "other"], "sleep");
+    for verb in [&["stop", "s"][..], &["delete", "s", "--stop"], &["resume", "s"]] {
+        let refused = root.ostler(verb).exits(4).error_text();
+        assert!(refused.contains("next: ostler reconcile "), "{refused}");
+    }
+    let settled = root.json(["reconcile", "s", "--key", "k"]);
+    let now = &settled["session"];
+    assert_eq!((&now["status"], &now["fence"], &now["id"]), (&json!("failed"), &Value::Null, &session["id"]));
+    assert_eq!(
+        (&settled["operation"]["kind"], &settled["operation"]["state"]),
+        (&json!("session.reconcile"), &json!("succeeded"))
+    );
+    assert_eq!(settled["survivors"], json!([]));
+    // Its key keeps the outcome; a new one finds nothing to do; another request under the key is refused.
+    let again = root.json(["reconcile", "s", "--key", "k"]);
+    assert_eq!(
+        (&again["operation"]["id"], &again["operation"]["replayed"]),
+        (&settled["operation"]["id"], &json!(true))
+    );
+    assert_eq!(root.json(["reconcile", "s"])["session"], *now);
+    assert_eq!(root.ostler(["--json", "reconcile", "other", "--key", "k"]).exits(4).error_code(), "key_conflict");
+    // The ledger names who asked and what it came to, and the session's chain is whole.
+    let history = root.ostler(["ledger", "history", "s"]).exits(0).text();
+    assert!(history.contains("the fence was lifted"), "{history}");
+    root.ostler(["ledger", "verify"]).exits(0);
+    root.kill_broker();
+    assert_eq!(root.session(&session["id"])["status"], "failed", "the next broker is in no doubt");
+    assert_eq!(root.json(["resume", "s"])["session"]["status"], "ready");
+    assert_eq!(root.json(["delete", "s", "--stop"])["session"]["status"], "deleted");
+    assert_eq!(root.session(&other["id"])["pid"], other["pid"]);
+}
+
+/// The same, and it lives: it is refused, named, and left alone. Once it has ended its own exit record is what counts.
+#[test]
+fn field_e04_a_session_in_doubt_that_lives_is_refused_and_named() {
+    let root = Root::new();
+    let session = in_doubt(&root, "s", false);
+    let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+    for _ in 0..2 {
+        let error = root.ostler(["--json", "reconcile", "s"]).exits(4).json()["error"].clone();
+        assert_eq!((&error["code"], &error["data"]["reason"]), (&json!("session_live"), &json!("host")));
+        let pids: Vec<&Value> = error["data"]["processes"].as_array().unwrap().iter().map(|one| &one["pid"]).collect();
+        assert!(pids.contains(&&session["host_pid"]) && pids.contains(&&session["pid"]), "{error}");
+        let said = root.ostler(["reconcile", "s"]).exits(4).error_text();
+        assert!(said.contains("its host lives") && said.contains(&format!("kill {}", session["host_pid"])), "{said}");
+        assert!(host.alive() && command.alive());
+        assert!(root.session(&session["id"])["fence"].is_object());
+    }
+    command.kill_9();
+    wait_until(SOON, "its host to leave", || !host.alive());
+    let settled = root.json(["reconcile", "s"])["session"].clone();
+    assert_eq!((&settled["status"], &settled["exit"]), (&json!("failed"), &json!({"signal": "SIGKILL"})));
+    assert_eq!(root.json(["delete", "s"])["session"]["status"], "deleted");
+}
+
+/// Its records are back: the host is the one that is meant, answers, and is adopted instead of being ended.
+#[test]
+fn field_e04_a_session_whose_records_are_whole_again_is_adopted() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let record = episode(&root, &session).join("host.json");
+    let whole = fs::read(&record).unwrap();
+    root.kill_broker();
+    put(&record, &whole[..whole.len() / 2]);
+    root.ensure();
+    is_fenced(&root, &session);
+    root.ostler(["reconcile", "s"]).exits(4);
+    put(&record, &whole);
+    let adopted = root.json(["reconcile", "s"])["session"].clone();
+    assert_eq!(
+        (&adopted["status"], &adopted["pid"], &adopted["fence"]),
+        (&json!("ready"), &session["pid"], &Value::Null)
+    );
+    assert_eq!(root.json(["stop", "s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
+}
+
+/// Whether or not somebody asks for it, each start of a broker asks the evidence again.
+#[test]
+fn field_e04_the_next_broker_finds_records_that_are_whole_again() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let record = episode(&root, &session).join("host.json");
+    let whole = fs::read(&record).unwrap();
+    root.kill_broker();
+    put(&record, "{}");
+    root.ensure();
+    is_fenced(&root, &session);
+    root.kill_broker();
+    put(&record, &whole);
+    root.ensure();
+    let adopted = root.session_becomes(&session["id"], "ready");
+    wait_until(SOON, "the fence to come down", || root.session(&session["id"])["fence"].is_null());
+    assert_eq!(adopted["pid"], session["pid"]);
+    assert_eq!(root.json(["stop", "s"])["session"]["status"], "stopped");
+}
+
+/// An operation that is uncertain is settled with its session, and what it turned out to be never changes again.
+#[test]
+fn field_e04_an_uncertain_stop_is_settled_with_its_session() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "ignore-term -- sleep");
+    let mut stopping = root.command(["stop", "s", "--grace", "2m", "--key", "stop", "--json"]);
+    let mut stopping =
+        stopping.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    root.session_becomes(&session["id"], "stopping");
+    root.kill_broker();
+    stopping.kill().unwrap();
+    stopping.wait().unwrap();
+    let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+    host.kill_9();
+    wait_until(SOON, "both to be gone", || !host.alive() && !command.alive());
+    put(&episode(&root, &session).join("host.json"), "null");
+    root.ensure();
+    let fenced = is_fenced(&root, &session);
+    let shown = |root: &Root| root.json(["operation", "show", "stop"])["operation"].clone();
+    assert_eq!((&shown(&root)["state"], &fenced["fence"]["operation"]), (&json!("uncertain"), &shown(&root)["id"]));
+    assert_eq!(root.json(["reconcile", "s"])["session"]["status"], "stopped");
+    let settled = shown(&root);
+    assert_eq!(settled["state"], "succeeded");
+    for _ in 0..2 {
+        root.json(["reconcile", "s"]);
+        let refused = root.ostler(["--json", "operation", "resolve", "stop", "failed", "--reason", "no"]).exits(4);
+        assert_eq!(refused.error_code(), "too_late");
+        root.kill_broker();
+        assert_eq!(shown(&root), settled);
+    }
+}
+
+/// Report gajae-code#3903: a recovery pass in parallel made running operations uncertain.
+#[test]
+fn field_e01_reconciling_in_a_loop_makes_no_start_uncertain() {
+    let root = Root::new();
+    root.ensure();
+    let commands = (0..12).flat_map(|n| {
+        let name = format!("s-{n}");
+        let spawn = root.command(["--json", "spawn", "--name", &name, "--key", &name, "--", "sh", "-c", "sleep 600"]);
+        let reconcile = root.command(["--json", "reconcile", &name]);
+        [spawn, reconcile]
+    });
+    at_once(commands.collect());
+    for n in 0..12 {
+        let name = format!("s-{n}");
+        assert_eq!(root.json(["reconcile", &name])["session"]["status"], "ready");
+        assert_eq!(root.json(["operation", "show", &name])["operation"]["state"], "succeeded");
+    }
+    let list = root.json(["operation", "list"])["operations"].clone();
+    assert!(list.as_array().unwrap().iter().all(|one| one["state"] == "succeeded"), "{list}");
+}
+
+/// Report gajae-code#5601: what was settled was overwritten by a check that could not read it back.
+#[test]
+fn field_e02_a_start_that_succeeded_stays_so_whatever_becomes_of_its_session() {
+    let root = Root::new();
+    in_doubt(&root, "s", true);
+    let shown = |root: &Root| root.json(["operation", "show", "start"])["operation"].clone();
+    let before = shown(&root);
+    assert_eq!(before["state"], "succeeded");
+    root.json(["reconcile", "s"]);
+    assert_eq!(shown(&root), before);
+    root.kill_broker();
+    assert_eq!(shown(&root), before);
+}
+
+/// A damaged record fences the session that it concerns, no other. Evidence ends the doubt, and the same damage does not bring it back.
+#[test]
+fn field_e04_a_session_whose_records_in_the_ledger_are_damaged_is_settled_once() {
+    let mut root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let other = root.spawn_fixture(&["--name", "other"], "sleep");
+    root.kill_broker();
+    root.damages_the_ledger();
+    let segment = root.path().join("ledger/00000000000000000001.jsonl");
+    let lines = fs::read_to_string(&segment).unwrap();
+    let spoilt = lines.lines().map(|line| {
+        let is_meant = line.contains(text(&session["id"])) && line.contains(r#""t":"host""#);
+        if is_meant { line.replace("\"started\"", "\"stArted\"") + "\n" } else { format!("{line}\n") }
+    });
+    put(&segment, spoilt.collect::<String>());
+    root.ensure();
+    is_fenced(&root, &session);
+    assert_eq!(root.session(&other["id"])["fence"], Value::Null);
+    // Its host lives and answers: it is taken up again, with the same process.
+    let adopted = root.json(["reconcile", "s"])["session"].clone();
+    assert_eq!(
+        (&adopted["status"], &adopted["pid"], &adopted["fence"]),
+        (&json!("ready"), &session["pid"], &Value::Null)
+    );
+    for _ in 0..2 {
+        root.kill_broker();
+        root.ensure();
+        assert_eq!(root.session_becomes(&session["id"], "ready")["fence"], Value::Null);
+    }
+    assert_eq!(root.ostler(["ledger", "verify"]).code(), Some(8), "the damage itself stays to be seen");
+    assert_eq!(root.json(["stop", "s"])["session"]["status"], "stopped");
+    assert_eq!(root.json(["delete", "s"])["session"]["status"], "deleted");
+}
+
+/// Reports codex-plugin-cc#743 and bitsocial-cli#66: whose process it is decides, never its number. A copy of a root settles nothing of
+/// what lives in the original, and harms nobody.
+#[test]
+fn field_c01_a_copied_root_is_not_settled_while_the_original_lives() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let copy = root.folder().join("copy");
+    assert!(Command::new("cp").arg("-a").args([root.path(), copy.clone()]).status().unwrap().success());
+    let inside = |arguments: &[&str]| {
+        let mut command = root.command(["--json"]);
+        finish(command.args(arguments).env("OSTLER_ROOT", &copy), b"")
+    };
+    inside(&["ensure"]).exits(0);
+    wait_until(SOON, "the copy to know that it is one", || {
+        inside(&["show", "s"]).exits(0).json()["session"]["fence"].is_object()
+    });
+    let error = inside(&["reconcile", "s"]).exits(4).json()["error"].clone();
+    assert_eq!((&error["code"], &error["data"]["elsewhere"]), (&json!("session_live"), &json!(true)), "{error}");
+    assert!(!text(&error["data"]["remedy"]).contains("kill"), "{error}");
+    assert_eq!(root.session(&session["id"])["pid"], session["pid"]);
+    let host = Process::of_value(&session["host_pid"]);
+    root.json(["stop", "s"]);
+    wait_until(SOON, "the host to leave", || !host.alive());
+    let settled = inside(&["reconcile", "s"]).exits(0).json()["session"].clone();
+    assert_eq!((&settled["status"], &settled["fence"]), (&json!("failed"), &Value::Null));
+    inside(&["delete", "s"]).exits(0);
+    inside(&["shutdown"]).exits(0);
+    assert_eq!(root.session(&session["id"])["status"], "stopped");
+}
+
+/// Report gajae-code#5796: rows of dead hosts that no sweep ever ended.
+#[test]
+fn field_d03_hosts_that_died_under_a_stopped_broker_are_settled_once() {
+    let root = Root::new();
+    let sessions: Vec<Value> = (0..5).map(|_| root.spawn_fixture(&[], "sleep")).collect();
+    let broker = root.broker().unwrap();
+    let signal = |signal| kill(Pid::from_raw(broker.pid), signal).expect("it is the broker of this test");
+    signal(Signal::SIGSTOP);
+    sessions.iter().for_each(|session| Process::of_value(&session["host_pid"]).kill_9());
+    signal(Signal::SIGCONT);
+    for session in &sessions {
+        let ended = root.session_becomes(&session["id"], "failed");
+        assert_eq!(ended["reason"], "its host died");
+        assert_eq!(root.json(["reconcile", text(&session["id"])])["session"], ended, "there is nothing left to do");
+    }
+}
+
+/// Who acts as a session settles nothing, not even of itself.
+#[test]
+fn a_session_may_not_settle_a_doubt() {
+    let root = Root::new();
+    let session = in_doubt(&root, "s", false);
+    let mut command = root.command(["--json", "reconcile", "s"]);
+    let credential = root.path().join("sessions").join(text(&session["id"])).join("credential");
+    let refused = finish(command.env("OSTLER_CREDENTIAL", credential).env("OSTLER_SESSION", text(&session["id"])), b"");
+    assert_eq!((refused.code(), refused.error_code().as_str()), (Some(7), "denied"), "{refused:?}");
+    Process::of_value(&session["host_pid"]).kill_9();
+}
