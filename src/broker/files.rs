@@ -1,7 +1,7 @@
 //! The broker's own looks at session files that are no part of a host's life: waiting for a host to let go, sweeping
 //! folders that no record names.
 
-use crate::host::client::{PrepareError, gather};
+use crate::host::client::{PrepareError, has_host};
 use crate::host::files::{self, Document};
 use crate::host::wire::HostRecord;
 use crate::machine::{SessionId, State};
@@ -15,8 +15,7 @@ const LOST_NAMED_MAX: usize = 5;
 
 /// Whether a host is at work in an episode of this session before this one. Blocking.
 pub fn held(root: &Path, session: &str, before: u32) -> bool {
-    let has_host = |episode| gather(root, session, episode).is_ok_and(|evidence| evidence.has_host());
-    episodes(root, session, before).into_iter().any(has_host)
+    episodes(root, session, before).into_iter().any(|episode| has_host(root, session, episode).unwrap_or(false))
 }
 
 /// The newest two episodes before this one that have a folder; older ones were waited for before the next began.
@@ -102,7 +101,7 @@ fn had_host(root: &Path, session: &str) -> bool {
         let is_there = |name| std::fs::symlink_metadata(folder.join(name)).is_ok();
         is_there(files::HOST_JSON)
             || is_there(files::EXIT_JSON)
-            || gather(root, session, episode).is_ok_and(|evidence| evidence.has_host())
+            || has_host(root, session, episode).unwrap_or(false)
     })
 }
 

@@ -104,21 +104,20 @@ impl Hosts {
     /// Begins an effect; its answer comes as mail.
     pub fn perform(self: &Arc<Self>, effect: Effect) {
         let hosts = Arc::clone(self);
-        drop(self.handle.spawn(async move {
-            match effect {
-                Effect::Judge { session, episode } => {
-                    let word = hosts.look(&session, episode).await;
-                    hosts.answer(session, episode, word).await;
-                }
-                Effect::Launch { session, episode, deadline_boot_us } => {
-                    hosts.launch(session, episode, deadline_boot_us).await;
-                }
-                Effect::Stop { session, episode, deadline_boot_us } => {
-                    hosts.stop(session, episode, deadline_boot_us).await;
-                }
-                Effect::Remove { session } => hosts.remove(session).await,
-            }
-        }));
+        match effect {
+            Effect::Judge { session, episode } => drop(self.handle.spawn(async move {
+                let word = hosts.look(&session, episode).await;
+                hosts.answer(session, episode, word).await;
+            })),
+            Effect::Launch { session, episode, deadline_boot_us } => drop(self.handle.spawn(async move {
+                hosts.launch(session, episode, deadline_boot_us).await;
+            })),
+            Effect::Stop { session, episode, deadline_boot_us } => drop(self.handle.spawn(async move {
+                hosts.stop(session, episode, deadline_boot_us).await;
+            })),
+            // Nothing in it waits for the runtime: its thread is spared both ways.
+            Effect::Remove { session } => drop(self.handle.spawn_blocking(move || hosts.remove(session))),
+        }
     }
 
     /// What hosts said since the last call: last-seen times by session.
@@ -233,25 +232,32 @@ impl Hosts {
         if links.get(session).is_some_and(|linked| linked.number == number) { links.remove(session) } else { None }
     }
 
-    async fn remove(&self, session: SessionId) {
-        if !released(&self.root, &session, u32::MAX).await {
-            // Nothing is removed under a host; the removal stays owed.
-            return self.inbox.post(Post::Again(session)).await;
+    /// Removes a session's files and says so. Blocking.
+    fn remove(self: Arc<Self>, session: SessionId) {
+        if super::files::held(&self.root, session.as_str(), u32::MAX) {
+            drop(self.handle.clone().spawn(self.remove_once_released(session)));
+            return;
         }
-        let (root, id) = (self.root.clone(), session.to_string());
-        let removed = tokio::task::spawn_blocking(move || remove_session_files(&root, &id));
-        match removed.await {
-            Ok(Ok(())) => {
+        match remove_session_files(&self.root, session.as_str()) {
+            Ok(()) => {
                 let episode = self.episode_of(&session);
-                self.answer(session, episode, Word::Removed).await;
+                let observation = Observation { session, episode, word: Word::Removed };
+                self.inbox.post_blocking(Post::Word { observation, answers: true });
             }
-            Ok(Err(error)) => {
+            Err(error) => {
                 tracing::warn!(session = session.as_str(), %error, "its files cannot be removed; trying again");
-                tokio::time::sleep(LOOK_AGAIN_MAX).await;
-                self.inbox.post(Post::Again(session)).await;
+                drop(self.handle.clone().spawn(async move {
+                    tokio::time::sleep(LOOK_AGAIN_MAX).await;
+                    self.inbox.post(Post::Again(session)).await;
+                }));
             }
-            Err(error) => tracing::error!(session = session.as_str(), %error, "a removal panicked"),
         }
+    }
+
+    /// Nothing is removed under a host. The removal stays owed and leaves again.
+    async fn remove_once_released(self: Arc<Self>, session: SessionId) {
+        released(&self.root, &session, u32::MAX).await;
+        self.inbox.post(Post::Again(session)).await;
     }
 
     fn episode_of(&self, session: &SessionId) -> u32 {

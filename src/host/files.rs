@@ -174,6 +174,9 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
         if !metadata.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
+        // One more than there is, so that one read takes it all and the next one finds the end.
+        let room = metadata.len().min(DOCUMENT_BYTES_MAX) + 1;
+        bytes.reserve_exact(usize::try_from(room).unwrap_or(0));
         (&file).take(DOCUMENT_BYTES_MAX + 1).read_to_end(&mut bytes)
     });
     match read {

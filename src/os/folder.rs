@@ -197,10 +197,13 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
-        if !file.metadata()?.is_file() {
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let mut bytes = Vec::new();
+        // One more than there is, so that one read takes it all and the next one finds the end.
+        let room = metadata.len().min(bytes_max).saturating_add(1);
+        let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
         file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)?;
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if length > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(Some(bytes)) }

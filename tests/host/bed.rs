@@ -8,7 +8,7 @@ use std::sync::mpsc;
 
 use ostler::host::client::evidence::HostFile;
 use ostler::host::client::{
-    Evidence, Launch, LaunchOutcome, Spawner, Verdict, gather, judge, prepare_episode, prepare_session,
+    Evidence, Launch, LaunchOutcome, Spawner, Verdict, gather, has_host, judge, prepare_episode, prepare_session,
 };
 use ostler::host::files::{self, episode_folder};
 use ostler::host::read::{Follower, Piece, read_spool};
@@ -132,6 +132,10 @@ impl Bed {
 
     pub(super) fn evidence(&self) -> Evidence {
         gather(&self.state(), SESSION, 1).unwrap()
+    }
+
+    pub(super) fn has_host(&self) -> bool {
+        has_host(&self.state(), SESSION, 1).unwrap()
     }
 
     /// The command of the host that has started.

@@ -63,9 +63,12 @@ fn an_exit_that_nobody_saw_is_kept() {
 #[test]
 fn a_removed_life_lock_does_not_hide_a_living_host() {
     let bed = Bed::fixture(&["say", "up", "--", "sleep"]);
+    assert!(!bed.has_host(), "nobody has started it");
     let record = bed.start();
     bed.line("up");
+    assert!(bed.has_host());
     fs::remove_file(bed.episode().join("life.lock")).unwrap();
+    assert!(bed.has_host());
     assert_eq!(bed.verdict(), Verdict::MissingLock);
     assert!(!bed.episode().join("life.lock").exists(), "looking makes no lock");
     assert_eq!(judge_without_lock(&bed.evidence()), Verdict::Alive(Box::new(record.clone())));
@@ -74,6 +77,15 @@ fn a_removed_life_lock_does_not_hide_a_living_host() {
     assert_eq!(hello["folder"], json!(files::identity_at(&bed.episode()).unwrap()));
     process(&record.host).kill_9();
     assert_eq!(judge_without_lock(&bed.evidence()), Verdict::HostDied(Box::new(record)));
+    assert!(!bed.has_host());
+}
+
+#[test]
+fn a_host_that_let_go_of_its_lock_is_at_work_no_more() {
+    let bed = Bed::fixture(&["exit", "9"]);
+    bed.start();
+    bed.ended();
+    assert!(!bed.has_host() && !bed.evidence().has_host());
 }
 
 /// A folder, a link (even to a file that is locked) or a pipe in its place is no lock, and tells as much as nothing there.
@@ -93,13 +105,13 @@ fn what_stands_in_the_life_lock_s_place_does_not_hide_a_living_host() {
         act();
         assert_eq!(bed.verdict(), Verdict::MissingLock, "{what}");
         assert_eq!(judge_without_lock(&bed.evidence()), Verdict::Alive(Box::new(record.clone())), "{what}");
-        assert!(bed.evidence().has_host(), "{what}");
+        assert!(bed.evidence().has_host() && bed.has_host(), "{what}");
         if what == "folder" { fs::remove_dir(&lock).unwrap() } else { fs::remove_file(&lock).unwrap() }
     }
     fs::create_dir(&lock).unwrap();
     process(&record.host).kill_9();
     assert_eq!(judge_without_lock(&bed.evidence()), Verdict::HostDied(Box::new(record)));
-    assert!(!bed.evidence().has_host());
+    assert!(!bed.evidence().has_host() && !bed.has_host());
 }
 
 #[test]

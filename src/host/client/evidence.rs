@@ -73,6 +73,23 @@ impl Evidence {
     }
 }
 
+/// Whether a host is still at work in an episode's folder, as [`Evidence::has_host`] says it. Where the lock is free and a host's record
+/// is there nothing else is looked at.
+///
+/// # Errors
+/// As [`gather`].
+pub fn has_host(root: &Path, session: &str, episode: u32) -> Result<bool, FileError> {
+    let folder = files::episode_folder(root, session, episode);
+    let (lock, _) = test_lock(&folder.join(LIFE_LOCK))?;
+    // Without its record a host may be coming up: it locks first and writes it then.
+    let has_record = || fs::symlink_metadata(folder.join(HOST_JSON)).is_ok_and(|there| there.is_file());
+    match lock {
+        LockState::Held => Ok(true),
+        LockState::Free if has_record() => Ok(false),
+        LockState::Free | LockState::Absent => Ok(gather(root, session, episode)?.has_host()),
+    }
+}
+
 /// Gathers the evidence. Waits only for a host in the last instant of its life, and then at most a second.
 ///
 /// # Errors

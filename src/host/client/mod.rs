@@ -16,7 +16,7 @@ pub mod spawner;
 /// What the evidence means.
 pub mod verdict;
 
-pub use evidence::{Evidence, gather};
+pub use evidence::{Evidence, gather, has_host};
 pub use finish::{end_starting_host, finish_dead_host};
 pub use link::{Link, LinkError};
 pub use prepare::{PrepareError, Prepared, load_spec, prepare_episode, prepare_session, read_credential};
