@@ -12,8 +12,8 @@ use crate::host::client::{prepare_episode, prepare_session, remove_session_files
 use crate::host::files::FileError;
 use crate::host::spec::Spec;
 use crate::machine::{
-    Action, Actor, Digest, Key, Known, Operation, Outcome, Refusal, Request, Scope, Session, SessionId, Stale, State,
-    Status, Target, replayable,
+    Action, Actor, Digest, Key, Known, Operation, Outcome, Recalled, Refusal, Request, Scope, Session, SessionId,
+    Stale, State, Status, Target, is_settled_by, replayable,
 };
 use crate::os::{entropy, fail};
 use crate::rpc::error::{ErrorCode, WireError};
@@ -44,6 +44,19 @@ struct Settled {
     replayed: bool,
     /// The session as it was last, if it left the list with this operation.
     gone: Option<Arc<Session>>,
+}
+
+impl Change {
+    fn is_settled_by(&self, operation: &Operation) -> bool {
+        is_settled_by(operation, (&self.scope, &self.key), self.digest)
+    }
+}
+
+impl Settled {
+    /// By an earlier request with this key.
+    fn before(operation: &Arc<Operation>) -> Self {
+        Self { operation: Arc::clone(operation), replayed: true, gone: None }
+    }
 }
 
 impl Front {
@@ -182,14 +195,19 @@ impl Front {
         Ok(Change { scope, actor, key: asked::key(key)?, digest })
     }
 
-    /// Asks the turn, preparing files as often as it says so.
+    /// Asks the turn, preparing files as often as it says so. What is settled already is only read: no turn is needed for it.
     async fn settle(&self, change: &Change, action: Action, spec: Option<Spec>) -> Result<Settled, WireError> {
         let (known, rows) = match self.view.read().known(&change.scope, &change.key) {
+            Known::Here(operation) if change.is_settled_by(operation) => return Ok(Settled::before(operation)),
             Known::Here(_) => (true, Vec::new()),
             Known::Perhaps(rows) => (true, rows),
             Known::Nowhere => (false, Vec::new()),
         };
         let mut recalled = self.recall(rows).await;
+        let mut read = recalled.iter().filter_map(Recalled::operation);
+        if let Some(operation) = read.find(|operation| change.is_settled_by(operation)) {
+            return Ok(Settled::before(operation));
+        }
         let mut action = action;
         let mut made = None;
         // Where the key only may be known, the turn asks for files if it is not.

@@ -65,6 +65,14 @@ impl Recalled {
             Self::Unreadable(id) => *id,
         }
     }
+
+    /// The operation, if it could be read.
+    pub fn operation(&self) -> Option<&Arc<Operation>> {
+        match self {
+            Self::Read(operation) => Some(operation),
+            Self::Unreadable(_) => None,
+        }
+    }
 }
 
 /// The session a request names. Resolving a name may fail; a replay needs no resolving, so the failure waits here.

@@ -14,9 +14,10 @@
 
 use super::decide::{Answer, Decision, refused};
 use super::event::{Conflict, Event};
+use super::id::{Digest, Key, Scope};
 use super::input::{Action, Recalled, Request};
 use super::limits;
-use super::operation::Operation;
+use super::operation::{Operation, Outcome};
 use super::refusal::Refusal;
 use super::retain::{Known, believed_us, made_us};
 use super::state::State;
@@ -46,6 +47,13 @@ pub(super) fn asked_before(state: &State, now: Time, request: &Request) -> Optio
     }
     let refusal = unreadable.map(|operation| Refusal::Unreadable { operation });
     refusal.or_else(|| unknown(state, now, request)).map(refused)
+}
+
+/// Whether this operation is what a request with this key comes to, and settled. Then nobody need ask the turn for it: the view holds
+/// nothing that is not durable, and a settled outcome never changes (laws 6 and 7).
+pub fn is_settled_by(operation: &Operation, (scope, key): (&Scope, &Key), digest: Digest) -> bool {
+    let settled = matches!(operation.state, Outcome::Succeeded | Outcome::Failed);
+    settled && operation.scope == *scope && operation.key == *key && operation.request == digest
 }
 
 fn again(request: &Request, known: &Operation, answer: Answer) -> Decision {

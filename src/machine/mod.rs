@@ -44,6 +44,7 @@ pub use footprint::{Footprint, Runs};
 pub use id::{Digest, Key, Malformed, Name, OperationId, Process, Scope, SessionId};
 pub use input::{Action, Input, Observation, PreparedSession, Recalled, Request, Target, Word};
 pub use invariants::violations;
+pub use keyed::is_settled_by;
 pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
 pub use past::Past;
 pub use recall::recalled;

@@ -104,6 +104,25 @@ fn what_an_operator_decided_is_read_back_alike() {
 }
 
 #[test]
+fn law_05_only_what_is_settled_and_the_same_request_is_answered_without_a_turn() {
+    let mut world = World::new();
+    let key = Key::parse("spawn").unwrap();
+    let only_read = |world: &World, scope: &Scope, key: &Key, digest: u8| {
+        let operation = world.state.operations.values().next().unwrap();
+        is_settled_by(operation, (scope, key), Digest([digest; 32]))
+    };
+    world.ask("spawn", 1, spawn(A, None));
+    assert!(!only_read(&world, &Scope::Owner, &key, 1), "it is under way");
+    world.saw(A, 1, Word::Foreign { reason: "a copied root".to_owned() });
+    assert!(!only_read(&world, &Scope::Owner, &key, 1), "it is uncertain, and may be settled");
+    world.ask("decide", 1, Action::Resolve { operation: Ok(OperationId(2)), succeeded: true, reason: "r".to_owned() });
+    assert!(only_read(&world, &Scope::Owner, &key, 1));
+    assert!(!only_read(&world, &Scope::Owner, &key, 2), "another request: a conflict, which is recorded");
+    assert!(!only_read(&world, &Scope::Owner, &Key::parse("other").unwrap(), 1));
+    assert!(!only_read(&world, &Scope::Session(sid(B)), &key, 1));
+}
+
+#[test]
 fn a_fingerprint_alone_decides_nothing() {
     let mut world = world();
     world.ask("stop", 1, stop(A));

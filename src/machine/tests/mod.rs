@@ -148,6 +148,7 @@ impl World {
         match decide(&self.state, self.now, self.next_seq(), &Input::Request(request.clone())).answer {
             Answer::Recall(rows) => {
                 request.recalled = rows.iter().map(|row| self.recall(row)).collect();
+                self.check_what_is_only_read(&request);
                 format!("recall, {}", self.step(Input::Request(request)))
             }
             Answer::Nothing
@@ -155,8 +156,31 @@ impl World {
             | Answer::Refused(_)
             | Answer::Prepare { .. }
             | Answer::Look { .. }
-            | Answer::Recalled(_) => self.step(Input::Request(request)),
+            | Answer::Recalled(_) => {
+                self.check_what_is_only_read(&request);
+                self.step(Input::Request(request))
+            }
         }
+    }
+
+    /// What may be answered without a turn is what a turn would say, and it would write nothing.
+    fn check_what_is_only_read(&self, request: &Request) {
+        let known = match self.state.known(&request.scope, &request.key) {
+            Known::Here(operation) => Some(operation),
+            Known::Perhaps(_) | Known::Nowhere => None,
+        };
+        let known = known.into_iter().chain(request.recalled.iter().filter_map(Recalled::operation));
+        let key = (&request.scope, &request.key);
+        let Some(read) = known.into_iter().find(|known| is_settled_by(known, key, request.digest)) else { return };
+        let Decision { events, answer } =
+            decide(&self.state, self.now, self.next_seq(), &Input::Request(request.clone()));
+        assert_eq!(events, []);
+        let as_decided = match &answer {
+            Answer::Operation { id, replayed } => *replayed && *id == read.id,
+            Answer::Recalled(operation) => operation == read,
+            Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } | Answer::Recall(_) => false,
+        };
+        assert!(as_decided, "{answer:?}");
     }
 
     /// A request under a key of its own.
