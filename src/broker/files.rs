@@ -99,9 +99,7 @@ fn had_host(root: &Path, session: &str) -> bool {
     names.filter_map(|name| name.parse().ok()).any(|episode| {
         let folder = files::episode_folder(root, session, episode);
         let is_there = |name| std::fs::symlink_metadata(folder.join(name)).is_ok();
-        is_there(files::HOST_JSON)
-            || is_there(files::EXIT_JSON)
-            || has_host(root, session, episode).unwrap_or(false)
+        is_there(files::HOST_JSON) || is_there(files::EXIT_JSON) || has_host(root, session, episode).unwrap_or(false)
     })
 }
 

@@ -273,7 +273,7 @@ impl<S: Storage, T> Turn<S, T> {
         release: &mut dyn FnMut(Release<T>),
         failed: &mut dyn FnMut(Failed),
     ) -> Result<(), Fatal> {
-        let mut batch = self.batch();
+        let mut batch = self.batch(inputs.len());
         for (input, ticket) in inputs {
             #[cfg(feature = "testing")]
             let input = self.planted.input(&self.state, input);
@@ -288,7 +288,7 @@ impl<S: Storage, T> Turn<S, T> {
             }
             batch.inputs.push((input, ticket, answer));
             if batch.bytes > BATCH_BYTES {
-                let full = std::mem::replace(&mut batch, self.batch());
+                let full = std::mem::replace(&mut batch, self.batch(0));
                 self.commit(now, full, release, failed)?;
                 batch.first_seq = self.ledger.next_seq();
             }
@@ -316,12 +316,13 @@ impl<S: Storage, T> Turn<S, T> {
         Ok(Ok(self.ledger.head()))
     }
 
-    fn batch(&self) -> Batch<T> {
+    fn batch(&self, inputs: usize) -> Batch<T> {
+        // Most requests come to two records.
         Batch {
-            entries: Vec::new(),
-            events: Vec::new(),
+            entries: Vec::with_capacity(2 * inputs),
+            events: Vec::with_capacity(2 * inputs),
             bytes: 0,
-            inputs: Vec::new(),
+            inputs: Vec::with_capacity(inputs),
             need: Need::default(),
             gone: HashMap::new(),
             first_seq: self.ledger.next_seq(),

@@ -149,8 +149,24 @@ impl From<Runs> for Vec<String> {
 
 /// The rows of a sorted run that have this fingerprint.
 pub(super) fn with(run: &[Footprint], fingerprint: u64) -> impl Iterator<Item = Footprint> {
-    let from = run.partition_point(|row| row.fingerprint < fingerprint);
-    run[from..].iter().copied().take_while(move |row| row.fingerprint == fingerprint)
+    run[first_from(run, fingerprint)..].iter().copied().take_while(move |row| row.fingerprint == fingerprint)
+}
+
+/// Where in a sorted run the rows with this fingerprint, or a greater one, begin. Fingerprints are spread evenly, so the value tells
+/// about where to look; from there the place is taken in from both sides, so that nobody who picks keys makes it dear.
+fn first_from(run: &[Footprint], fingerprint: u64) -> usize {
+    let is_before = |at: usize| run[at].fingerprint < fingerprint;
+    let guess = (u128::from(fingerprint) * u128::try_from(run.len()).unwrap_or(0)) >> 64;
+    let guess = usize::try_from(guess).unwrap_or(0);
+    let (mut low, mut high) = (guess, guess);
+    let mut step = 8;
+    while low > 0 && !is_before(low - 1) {
+        (low, step) = (low.saturating_sub(step), step * 2);
+    }
+    while high < run.len() && is_before(high) {
+        (high, step) = (run.len().min(high + step), step * 2);
+    }
+    low + run[low..high].partition_point(|row| row.fingerprint < fingerprint)
 }
 
 #[cfg(test)]
@@ -175,6 +191,21 @@ mod tests {
             assert_eq!(runs.with(row(number).fingerprint).collect::<Vec<_>>(), [row(number)]);
         }
         assert_eq!(runs.with(row(1_001).fingerprint).count(), 0);
+    }
+
+    #[test]
+    fn a_place_is_found_wherever_the_guess_falls() {
+        let of = |fingerprint| Footprint { fingerprint, accepted: 1, last: 1, tie: 0 };
+        let even: Vec<_> = (0..500_u64).map(|number| number << 55).collect();
+        let crowded: Vec<_> = (0..500_u64).map(|number| number / 7).collect();
+        let high: Vec<_> = (0..500_u64).map(|number| u64::MAX - 500 + number / 3).collect();
+        for values in [even, crowded, high, vec![], vec![0], vec![u64::MAX]] {
+            let run: Vec<_> = values.iter().copied().map(of).collect();
+            let around = values.iter().flat_map(|value| [value.saturating_sub(1), *value, value.saturating_add(1)]);
+            for sought in around.chain([0, 1, 1 << 63, u64::MAX]) {
+                assert_eq!(first_from(&run, sought), values.partition_point(|value| *value < sought), "{sought}");
+            }
+        }
     }
 
     #[test]

@@ -125,9 +125,9 @@ impl Key {
                 19 => matches!(byte, b'8' | b'9' | b'a' | b'b' | b'A' | b'B'),
                 _ => byte.is_ascii_hexdigit(),
             });
-        let mut digits = text.chars().take(13).filter(|digit| *digit != '-');
-        let made = |before, digit: char| Some(before << 4 | u64::from(digit.to_digit(16)?));
-        if formed { digits.try_fold(0, made) } else { None }
+        let part = |part: &str| u64::from_str_radix(part, 16).ok();
+        let (high, low) = (text.get(..8)?, text.get(9..13)?);
+        if formed { Some(part(high)? << 16 | part(low)?) } else { None }
     }
 }
 
@@ -193,11 +193,22 @@ impl Digest {
         }
         if wrong { Err(RULE) } else { Ok(Self(out)) }
     }
+
+    /// In one piece: every record and every answer holds some.
+    fn hex(&self) -> [u8; 64] {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut out = [0; 64];
+        for (pair, byte) in out.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        out
+    }
 }
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let hex = self.hex();
+        f.write_str(std::str::from_utf8(&hex).expect("hex digits are ASCII"))
     }
 }
 
