@@ -2,6 +2,7 @@
 
 use ostler::rpc::envelope::{Incoming, read_incoming, read_request, response};
 use ostler::rpc::frame::{DEPTH_MAX, FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX, Lines, TooLong, is_shallow};
+use ostler::rpc::wire::encode;
 
 /// Sizes in which the same stream arrives.
 const PIECES: [usize; 3] = [1, 7, 4096];
@@ -60,7 +61,7 @@ fn is_message(line: &[u8]) -> bool {
     let request = match read_request(line) {
         Ok(request) => {
             assert!(is_shallow(line, DEPTH_MAX) && request.params.is_object());
-            let answer = response(&request.id, &Ok(request.params.clone()));
+            let answer = response(&request.id, &Ok(encode(&request.params)));
             let expected = Incoming::Response { id: request.id, answer: Ok(request.params) };
             assert_eq!(read_incoming(&answer), Some(expected), "the answer names its request");
             true

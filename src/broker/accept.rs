@@ -10,7 +10,7 @@ use crate::os::paths::StateRoot;
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
-use crate::rpc::wire::{LedgerAcceptParams, LedgerAcceptResult, LedgerHead, decode, encode};
+use crate::rpc::wire::{Encoded, LedgerAcceptParams, LedgerAcceptResult, LedgerHead, decode, encode};
 use ostler_ledger::{
     AppendError, Finding, Ledger, Position, Problem, Recovery, Stamp, SyncError, VerifyOptions, VerifyReport, accepted,
     turns_of, verify,
@@ -72,7 +72,7 @@ impl From<&Problem> for Standing {
 
 impl Front {
     /// Records that an operator accepts findings. They are the ones that the operator saw: a new one is not among them.
-    pub(super) async fn accept(&self, caller: &Caller, params: Value) -> Result<Value, WireError> {
+    pub(super) async fn accept(&self, caller: &Caller, params: Value) -> Result<Encoded, WireError> {
         let params: LedgerAcceptParams = decode(params)?;
         if self.scope(caller) != Scope::Owner {
             return Err(super::refused::refused(&crate::machine::Refusal::OwnerOnly));

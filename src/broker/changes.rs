@@ -20,8 +20,8 @@ use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
-    self, DeleteParams, EndedResult, OperationResolveParams, OperationResolveResult, PruneParams, PruneResult,
-    ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode,
+    self, DeleteParams, Encoded, EndedResult, OperationResolveParams, OperationResolveResult, PruneParams, PruneResult,
+    ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode, encode_value,
 };
 use data_encoding::BASE32_NOPAD;
 use serde_json::Value;
@@ -67,7 +67,7 @@ impl Front {
         change: route::Change,
         method: Method,
         params: Value,
-    ) -> Result<Value, WireError> {
+    ) -> Result<Encoded, WireError> {
         let digest = asked::digest(&self.secret.key, method.name(), &params);
         match change {
             route::Change::Spawn => self.spawn(&caller, digest, decode(params)?).await,
@@ -80,7 +80,7 @@ impl Front {
         }
     }
 
-    async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Value, WireError> {
+    async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let Wanted { spec, name, labels } = asked::wanted(&params)?;
         let action = Action::Spawn { prepared: None, name, labels };
@@ -88,14 +88,14 @@ impl Front {
         self.started(&settled)
     }
 
-    async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Value, WireError> {
+    async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Resume { target, prepared: None }, None).await?;
         self.started(&settled)
     }
 
-    async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Value, WireError> {
+    async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
         let target = self.target(&change.scope, &params.session)?;
@@ -103,7 +103,7 @@ impl Front {
         self.ended(&settled)
     }
 
-    async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Value, WireError> {
+    async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
         let target = self.target(&change.scope, &params.session)?;
@@ -113,7 +113,7 @@ impl Front {
         self.ended(&settled)
     }
 
-    async fn prune(&self, caller: &Caller, digest: Digest, params: PruneParams) -> Result<Value, WireError> {
+    async fn prune(&self, caller: &Caller, digest: Digest, params: PruneParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let older_ms = asked::older(params.older_ms)?;
         if params.dry_run {
@@ -127,7 +127,7 @@ impl Front {
         Ok(encode(&PruneResult { sessions, operation }))
     }
 
-    fn prune_dry(&self, change: &Change, older_ms: u64) -> Result<Value, WireError> {
+    fn prune_dry(&self, change: &Change, older_ms: u64) -> Result<Encoded, WireError> {
         if change.scope != Scope::Owner {
             return Err(refused::refused(&Refusal::OwnerOnly));
         }
@@ -152,7 +152,7 @@ impl Front {
         caller: &Caller,
         digest: Digest,
         params: OperationResolveParams,
-    ) -> Result<Value, WireError> {
+    ) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         // Before anything is looked up: what a session asks for here tells it nothing.
         if change.scope != Scope::Owner {
@@ -324,7 +324,7 @@ impl Front {
     }
 
     /// The outcome of a start.
-    fn started(&self, settled: &Settled) -> Result<Value, WireError> {
+    fn started(&self, settled: &Settled) -> Result<Encoded, WireError> {
         let operation = render::operation(&settled.operation, settled.replayed);
         if let Some(error) = failed(&settled.operation) {
             return Err(error.with("replayed", settled.replayed).with("key", settled.operation.key.as_str()));
@@ -342,7 +342,7 @@ impl Front {
     }
 
     /// The outcome of an end.
-    fn ended(&self, settled: &Settled) -> Result<Value, WireError> {
+    fn ended(&self, settled: &Settled) -> Result<Encoded, WireError> {
         if let Some(error) = failed(&settled.operation) {
             return Err(error.with("replayed", settled.replayed).with("key", settled.operation.key.as_str()));
         }
@@ -379,7 +379,7 @@ fn endpoint_stale(
     };
     let next =
         if is_deleted { "A new key starts another one" } else { "`ostler resume` with a new key starts it again" };
-    let result = session.map(|session| encode(&SpawnResult { session, operation }));
+    let result = session.map(|session| encode_value(&SpawnResult { session, operation }));
     let message = format!("{} succeeded, but {why}; nothing was done. {next}", stored.id);
     let error = WireError::new(ErrorCode::EndpointStale, message);
     let error =

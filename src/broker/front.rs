@@ -20,8 +20,8 @@ use crate::rpc::hello::is_same_token;
 use crate::rpc::method::Method;
 use crate::rpc::service::{Caller, Service};
 use crate::rpc::wire::{
-    self, Broker, BrokerStatusParams, BrokerStatusResult, Identity, LedgerHead, Limits, LockState, OwnerRecord, Role,
-    RootId, RunState, SessionCounts, ShutdownParams, ShutdownResult, Timestamp, decode, encode,
+    self, Broker, BrokerStatusParams, BrokerStatusResult, Encoded, Identity, LedgerHead, Limits, LockState,
+    OwnerRecord, Role, RootId, RunState, SessionCounts, ShutdownParams, ShutdownResult, Timestamp, decode, encode,
 };
 use ostler_ledger::Finding;
 use serde_json::Value;
@@ -133,7 +133,7 @@ impl Service for Door {
         }
     }
 
-    async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Value, WireError> {
+    async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Encoded, WireError> {
         let front = Arc::clone(&self.0);
         match route(method) {
             Route::Status => front.status(params),
@@ -142,11 +142,7 @@ impl Service for Door {
             Route::Change(_) | Route::Read(_) | Route::Accept | Route::Retire if *front.draining.borrow() => {
                 Err(super::inbox::leaving())
             }
-            Route::Change(change) => {
-                // A task of its own: a caller that goes away leaves its request half asked otherwise.
-                let change = tokio::spawn(front.change(caller, change, method, params));
-                change.await.unwrap_or_else(|_| Err(WireError::new(ErrorCode::Internal, "the request panicked")))
-            }
+            Route::Change(change) => front.change(caller, change, method, params).await,
             Route::Accept => front.accept(&caller, params).await,
             Route::Retire => front.retire(&caller, params).await,
             Route::Read(read) => front.read(caller, read, params).await,
@@ -162,7 +158,7 @@ fn unknown(method: Method) -> WireError {
 }
 
 impl Front {
-    fn status(&self, params: Value) -> Result<Value, WireError> {
+    fn status(&self, params: Value) -> Result<Encoded, WireError> {
         let BrokerStatusParams {} = decode(params)?;
         let head = self.view.head();
         let state = self.view.read();
@@ -190,7 +186,7 @@ impl Front {
             .then(|| format!("only {} KiB are free in {root}: new sessions may not fit", free / 1024))
     }
 
-    fn shutdown(&self, caller: &Caller, params: Value) -> Result<Value, WireError> {
+    fn shutdown(&self, caller: &Caller, params: Value) -> Result<Encoded, WireError> {
         let params: ShutdownParams = decode(params)?;
         if self.scope(caller) != Scope::Owner {
             return Err(super::refused::refused(&crate::machine::Refusal::OwnerOnly));

@@ -9,9 +9,11 @@ use super::render;
 use crate::machine::{Event, Footprint, Key, Known, Operation, OperationId, Outcome, Recalled, Refusal, Scope};
 use crate::rpc::error::WireError;
 use crate::rpc::service::Caller;
-use crate::rpc::wire::{OperationGetParams, OperationGetResult, OperationListParams, OperationListResult, encode};
+use crate::rpc::wire::{
+    Encoded, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult, encode, encode_value,
+};
+
 use ostler_ledger::storage::Disk;
-use serde_json::Value;
 use std::sync::Arc;
 
 impl Front {
@@ -90,24 +92,24 @@ impl Front {
     }
 
     /// `operation.get`.
-    pub(super) async fn operation(&self, scope: &Scope, params: &OperationGetParams) -> Result<Value, WireError> {
+    pub(super) async fn operation(&self, scope: &Scope, params: &OperationGetParams) -> Result<Encoded, WireError> {
         let found = self.find_operation(scope, &params.operation).await;
         let found = found.map_err(|refusal| as_seen_by(scope, refused(&refusal)))?;
         let mut document = serde_json::Map::new();
         if found.state == Outcome::Succeeded {
             let session = self.renderer.session_of(&self.view.read(), &found, true);
-            document.extend(session.map(|session| ("session".to_owned(), encode(&session))));
+            document.extend(session.map(|session| ("session".to_owned(), encode_value(&session))));
         }
         let survivors = render::survivors(&found);
         if !survivors.is_empty() {
-            document.insert("survivors".to_owned(), encode(&survivors));
+            document.insert("survivors".to_owned(), encode_value(&survivors));
         }
         let result = (!document.is_empty()).then_some(document);
         Ok(encode(&OperationGetResult { operation: render::operation(&found, false), result }))
     }
 
     /// `operation.list`.
-    pub(super) fn operations(&self, caller: &Caller, params: OperationListParams) -> Result<Value, WireError> {
+    pub(super) fn operations(&self, caller: &Caller, params: OperationListParams) -> Result<Encoded, WireError> {
         let scope = &self.scope(caller);
         let limit = page_limit(params.limit)?;
         let state = self.view.read();

@@ -10,9 +10,10 @@ use crate::machine::{OperationId, Scope, Session, SessionId, State, Status};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
-    EndpointParams, EndpointResult, GetParams, ListParams, ReadParams, SessionResult, WaitFor, WaitParams, decode,
-    encode,
+    Encoded, EndpointParams, EndpointResult, GetParams, ListParams, ReadParams, SessionResult, WaitFor, WaitParams,
+    decode, encode,
 };
+use serde::Serialize;
 use serde_json::Value;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -35,9 +36,16 @@ pub enum Position {
     Operations(OperationId, Option<SessionId>),
 }
 
+/// The result of `session.list`, whose sessions are written already.
+#[derive(Serialize)]
+struct Page {
+    sessions: Vec<Encoded>,
+    next: Option<String>,
+}
+
 impl Front {
     /// Does a read.
-    pub(super) async fn read(self: Arc<Self>, caller: Caller, read: Read, params: Value) -> Result<Value, WireError> {
+    pub(super) async fn read(self: Arc<Self>, caller: Caller, read: Read, params: Value) -> Result<Encoded, WireError> {
         let scope = self.scope(&caller);
         match read {
             Read::Get => self.get(&scope, &decode(params)?),
@@ -62,14 +70,14 @@ impl Front {
         found.map_err(|refusal| as_seen_by(scope, refused(&refusal)))
     }
 
-    fn get(&self, scope: &Scope, params: &GetParams) -> Result<Value, WireError> {
+    fn get(&self, scope: &Scope, params: &GetParams) -> Result<Encoded, WireError> {
         let state = self.view.read();
         let (session, generation) = (Self::named(scope, &state, &params.session)?, state.generation);
         drop(state);
         Ok(encode(&SessionResult { session: self.document(&session, generation) }))
     }
 
-    fn list(&self, caller: &Caller, params: ListParams) -> Result<Value, WireError> {
+    fn list(&self, caller: &Caller, params: ListParams) -> Result<Encoded, WireError> {
         let scope = &self.scope(caller);
         let limit = page_limit(params.limit)?;
         let (after, filter) = match &params.cursor {
@@ -90,7 +98,7 @@ impl Front {
         let mut bytes = 0;
         for session in page.iter().take(limit) {
             let document = encode(&self.document(session, generation));
-            bytes += document.to_string().len();
+            bytes += document.get().len();
             if bytes > PAGE_BYTES && !documents.is_empty() {
                 break;
             }
@@ -99,10 +107,10 @@ impl Front {
         let last = documents.len().checked_sub(1).and_then(|last| page.get(last));
         let more = last.filter(|_| page.len() > documents.len());
         let next = more.map(|last| self.remember(caller, Position::Sessions(last.created_seq, filter)));
-        Ok(serde_json::json!({ "sessions": documents, "next": next }))
+        Ok(encode(&Page { sessions: documents, next }))
     }
 
-    async fn wait(&self, scope: &Scope, params: WaitParams) -> Result<Value, WireError> {
+    async fn wait(&self, scope: &Scope, params: WaitParams) -> Result<Encoded, WireError> {
         let waiting = self.waited(scope, &params);
         match params.timeout_ms {
             None => waiting.await,
@@ -120,7 +128,7 @@ impl Front {
         }
     }
 
-    async fn waited(&self, scope: &Scope, params: &WaitParams) -> Result<Value, WireError> {
+    async fn waited(&self, scope: &Scope, params: &WaitParams) -> Result<Encoded, WireError> {
         let mut changes = self.view.changes();
         let mut draining = self.draining.clone();
         let mut last = Self::named(scope, &self.view.read(), &params.session)?;
@@ -163,7 +171,7 @@ impl Front {
         (state.sessions.get(id).cloned(), state.generation)
     }
 
-    async fn output(&self, scope: &Scope, params: ReadParams) -> Result<Value, WireError> {
+    async fn output(&self, scope: &Scope, params: ReadParams) -> Result<Encoded, WireError> {
         let session = Self::named(scope, &self.view.read(), &params.session)?;
         let episode = episode_of(&session, params.episode)?;
         let live = session.status.is_live() && episode == session.episode;
@@ -173,7 +181,7 @@ impl Front {
         Ok(encode(&read?))
     }
 
-    fn endpoint(&self, scope: &Scope, params: &EndpointParams) -> Result<Value, WireError> {
+    fn endpoint(&self, scope: &Scope, params: &EndpointParams) -> Result<Encoded, WireError> {
         let state = self.view.read();
         let (session, generation) = (Self::named(scope, &state, &params.session)?, state.generation);
         drop(state);

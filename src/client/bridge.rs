@@ -20,7 +20,7 @@ use crate::os::socket::hang_up;
 use crate::rpc::envelope;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::frame::{FRAME_BYTES_MAX, Lines};
-use crate::rpc::wire::encode;
+use crate::rpc::wire::encode_value;
 
 /// What both directions share.
 struct Shared {
@@ -47,7 +47,7 @@ pub fn bridge(
     mut output: impl Write,
 ) -> Result<(), WireError> {
     let client = Client::connect_or_start(options)?;
-    let told = envelope::notification("hello", &encode(client.hello()));
+    let told = envelope::notification("hello", &encode_value(client.hello()));
     let Some(channel) = client.into_channel() else {
         return Err(gone("it was closed at once"));
     };

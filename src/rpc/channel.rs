@@ -12,7 +12,7 @@ use super::error::{ErrorCode, WireError};
 use super::frame::{FRAME_BYTES_MAX, Lines};
 use super::hello::{self, Mismatch};
 use super::record::Record;
-use super::wire::{ClientInfo, HelloParams, HelloResult, PROTOCOL, Role, encode};
+use super::wire::{ClientInfo, HelloParams, HelloResult, PROTOCOL, Role, encode_value};
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::socket::{PeerError, same_user};
 
@@ -107,7 +107,7 @@ impl Channel {
             token: speaker.token.to_owned(),
             role: speaker.role,
         };
-        match self.send(&envelope::request(0, "hello", &encode(&params)), deadline) {
+        match self.send(&envelope::request(0, "hello", &encode_value(&params)), deadline) {
             Err(ChannelError::Closed) => Ok(()),
             sent => sent,
         }

@@ -9,15 +9,18 @@
 //! Promises: a slow reader is cut off, never waited for; end of file in either direction ends the connection; a limit
 //! that is reached is told with its own error.
 
+use std::future::poll_fn;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use interprocess::local_socket::tokio::Stream;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::envelope::{self, Rejected, Request};
@@ -25,9 +28,9 @@ use super::error::{ErrorCode, WireError};
 use super::frame::{FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX, Lines};
 use super::hello;
 use super::listener::Silent;
-use super::method::Method;
+use super::method::{Class, Method};
 use super::service::{Caller, Peer, Service};
-use super::wire::Identity;
+use super::wire::{Encoded, Identity};
 
 /// Time from the first byte of a line to its last.
 pub const LINE_WITHIN: Duration = Duration::from_secs(30);
@@ -82,9 +85,9 @@ pub(super) async fn serve<S: Service>(admitted: Admitted<S>) {
     let bytes = Arc::new(AtomicUsize::new(0));
     let (lines, queue) = mpsc::channel(OUT_LINES_MAX);
     let outbox = Outbox { lines, bytes: Arc::clone(&bytes) };
-    let stream = Arc::new(admitted.stream);
+    let (incoming, outgoing) = split(admitted.stream);
     let connection = Connection {
-        stream: Arc::clone(&stream),
+        stream: incoming,
         peer: admitted.peer,
         connection: admitted.connection,
         service: admitted.service,
@@ -92,7 +95,7 @@ pub(super) async fn serve<S: Service>(admitted: Admitted<S>) {
         lines: Lines::default(),
         outbox,
     };
-    let mut writer = std::pin::pin!(write(&stream, queue, &bytes));
+    let mut writer = std::pin::pin!(write(outgoing, queue, &bytes));
     let end = tokio::select! {
         biased;
         () = &mut writer => End::Cut,
@@ -115,7 +118,7 @@ enum End {
 }
 
 struct Connection<S> {
-    stream: Arc<Stream>,
+    stream: ReadHalf<Stream>,
     peer: Peer,
     connection: u64,
     service: Arc<S>,
@@ -124,15 +127,45 @@ struct Connection<S> {
     outbox: Outbox,
 }
 
-type Call = (Value, Result<Value, WireError>);
-type Calls = JoinSet<Call>;
+type Call = (Value, Result<Encoded, WireError>);
+
+/// The calls in flight.
+#[derive(Default)]
+struct Calls {
+    /// They end with the connection.
+    looking: JoinSet<Call>,
+    /// They go on to their end without it.
+    changing: JoinSet<Call>,
+}
+
+impl Calls {
+    fn len(&self) -> usize {
+        self.looking.len() + self.changing.len()
+    }
+
+    /// The next one that is done; none if none is in flight.
+    async fn next(&mut self) -> Option<Result<Call, JoinError>> {
+        tokio::select! {
+            biased;
+            Some(done) = self.changing.join_next() => Some(done),
+            Some(done) = self.looking.join_next() => Some(done),
+            else => None,
+        }
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        self.changing.detach_all();
+    }
+}
 
 /// What a connection wakes up for.
 enum Next {
     /// The broker stops.
     Stop,
     /// A call is done.
-    Done(Result<Call, tokio::task::JoinError>),
+    Done(Result<Call, JoinError>),
     /// Bytes came, or the end.
     Read { is_open: bool },
     /// A line was begun and not ended in time.
@@ -203,7 +236,7 @@ impl<S: Service> Connection<S> {
 
     async fn talk(mut self, identity: Identity) -> End {
         let caller = Caller { identity, peer: self.peer, connection: self.connection };
-        let mut calls = Calls::new();
+        let mut calls = Calls::default();
         let mut partial_until = None;
         loop {
             match self.take_lines(&caller, &mut calls) {
@@ -218,8 +251,8 @@ impl<S: Service> Connection<S> {
             let next = tokio::select! {
                 biased;
                 () = stopped(&mut self.stop) => Next::Stop,
-                Some(done) = calls.join_next() => Next::Done(done),
-                is_open = read_into(&self.stream, &mut self.lines) => Next::Read { is_open },
+                Some(done) = calls.next() => Next::Done(done),
+                is_open = read_into(&mut self.stream, &mut self.lines) => Next::Read { is_open },
                 () = sleep_until(partial_until.unwrap_or_else(Instant::now)), if partial_until.is_some() => Next::Late,
             };
             match next {
@@ -250,6 +283,8 @@ impl<S: Service> Connection<S> {
             match request.map_err(|rejected| rejected.to_bytes()).and_then(|request| admit(request, calls.len())) {
                 Ok((id, method, params)) => {
                     let (service, caller) = (Arc::clone(&self.service), caller.clone());
+                    let changes = method.class() == Class::Mutates;
+                    let calls = if changes { &mut calls.changing } else { &mut calls.looking };
                     calls.spawn(async move { (id, service.call(caller, method, params).await) });
                 }
                 Err(refusal) => self.push(refusal)?,
@@ -259,7 +294,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    fn answer(&self, done: Result<Call, tokio::task::JoinError>) -> Result<(), End> {
+    fn answer(&self, done: Result<Call, JoinError>) -> Result<(), End> {
         match done {
             Ok((id, answer)) => self.push(envelope::response(&id, &answer)),
             // A call that panicked: its id is lost with it, and the caller's key finds out what became of it.
@@ -273,7 +308,7 @@ impl<S: Service> Connection<S> {
     /// The broker stops: what is in flight is answered, bounded.
     async fn finish(self, mut calls: Calls) -> End {
         let all = async {
-            while let Some(done) = calls.join_next().await {
+            while let Some(done) = calls.next().await {
                 if self.answer(done).is_err() {
                     return;
                 }
@@ -284,7 +319,7 @@ impl<S: Service> Connection<S> {
     }
 
     async fn read(&mut self) -> bool {
-        read_into(&self.stream, &mut self.lines).await
+        read_into(&mut self.stream, &mut self.lines).await
     }
 
     fn push(&self, line: Vec<u8>) -> Result<(), End> {
@@ -323,19 +358,16 @@ fn admit(request: Request, in_flight: usize) -> Result<(Value, Method, Value), V
 }
 
 /// Reads what there is; false at the end.
-async fn read_into(mut stream: &Stream, lines: &mut Lines) -> bool {
-    let mut buffer = [0; READ_BYTES];
-    match stream.read(&mut buffer).await {
-        Ok(0) | Err(_) => false,
-        Ok(bytes) => {
-            lines.push(&buffer[..bytes]);
-            true
-        }
-    }
+async fn read_into(stream: &mut ReadHalf<Stream>, lines: &mut Lines) -> bool {
+    let mut space = [MaybeUninit::uninit(); READ_BYTES];
+    let mut buffer = ReadBuf::uninit(&mut space);
+    let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buffer)).await;
+    lines.push(buffer.filled());
+    read.is_ok() && !buffer.filled().is_empty()
 }
 
 /// Writes what is queued, in order, until the queue's other end is dropped or the reader is gone.
-async fn write(mut stream: &Stream, mut queue: mpsc::Receiver<Vec<u8>>, queued: &AtomicUsize) {
+async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Vec<u8>>, queued: &AtomicUsize) {
     while let Some(line) = queue.recv().await {
         let mut rest = line.as_slice();
         while !rest.is_empty() {

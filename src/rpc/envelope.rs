@@ -4,10 +4,12 @@
 //! its refusal could not be told.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::error::{APPLICATION_ERROR, ErrorCode, INVALID_REQUEST, PARSE_ERROR, WireError};
 use super::frame::{DEPTH_MAX, FRAME_BYTES_MAX, is_shallow};
+use super::wire::Encoded;
 
 /// Longest text id, bytes.
 const ID_BYTES_MAX: usize = 128;
@@ -108,7 +110,7 @@ struct Response<'a> {
     jsonrpc: &'static str,
     id: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a Value>,
+    result: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a Value>,
 }
@@ -123,7 +125,7 @@ struct Call<'a> {
 }
 
 /// The line that answers a request. An answer longer than a line may be becomes `too_large`.
-pub fn response(id: &Value, answer: &Result<Value, WireError>) -> Vec<u8> {
+pub fn response(id: &Value, answer: &Result<Encoded, WireError>) -> Vec<u8> {
     let bytes = match answer {
         Ok(result) => line(&Response { jsonrpc: "2.0", id, result: Some(result), error: None }),
         Err(error) => line(&Response { jsonrpc: "2.0", id, result: None, error: Some(&error.to_rpc()) }),
@@ -191,6 +193,7 @@ pub fn read_incoming(line: &[u8]) -> Option<Incoming> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rpc::wire::encode;
     use serde_json::json;
 
     #[test]
@@ -241,7 +244,7 @@ mod tests {
     fn an_answer_comes_back_as_it_was() {
         let error = WireError::new(ErrorCode::NotFound, "no such session");
         for answer in [Ok(json!({"a": [1]})), Err(error)] {
-            let line = response(&json!(9), &answer);
+            let line = response(&json!(9), &answer.clone().map(|result| encode(&result)));
             assert_eq!(read_incoming(&line), Some(Incoming::Response { id: json!(9), answer }));
         }
         let told = notification("event", &json!({"x": 1}));
@@ -254,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_answer_too_long_for_a_line_says_so() {
-        let line = response(&json!(1), &Ok(json!("x".repeat(FRAME_BYTES_MAX))));
+        let line = response(&json!(1), &Ok(encode(&"x".repeat(FRAME_BYTES_MAX))));
         let answer: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(answer["error"]["data"]["code"], "too_large");
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::error::{ErrorCode, WireError};
 use super::record::Record;
 use super::service::Service;
-use super::wire::{HelloParams, HelloResult, Identity, PROTOCOL, decode, encode};
+use super::wire::{Encoded, HelloParams, HelloResult, Identity, PROTOCOL, decode, encode};
 
 /// How long hello may take: from accept to the client's request, and from that to the answer (contract section 4).
 pub const WITHIN: Duration = Duration::from_secs(5);
@@ -16,7 +16,7 @@ pub const WITHIN: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// `invalid_input`, `protocol_mismatch`, and what the service says of the token. Each ends the connection.
-pub fn answer<S: Service>(service: &S, params: Value) -> Result<(Value, Identity), WireError> {
+pub fn answer<S: Service>(service: &S, params: Value) -> Result<(Encoded, Identity), WireError> {
     let params: HelloParams = decode(params)?;
     let Some(protocol) = PROTOCOL.common(params.protocol) else {
         let message = format!(

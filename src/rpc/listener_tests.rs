@@ -225,6 +225,18 @@ fn the_65th_request_in_flight_is_told_to_wait_and_the_end_drops_what_only_waits(
 }
 
 #[test]
+fn a_change_goes_on_when_its_caller_has_gone() {
+    let door = Door::open(8);
+    let mut raw = door.greeted();
+    raw.say(&json!({"jsonrpc": "2.0", "id": 1, "method": "session.stop"}).to_string());
+    until(|| door.service.begun.load(Ordering::SeqCst) == 1);
+    drop(raw);
+    until(|| door.server.connections() == 0);
+    door.service.go_on.notify_one();
+    until(|| door.service.stopped.load(Ordering::SeqCst) == 1);
+}
+
+#[test]
 fn a_reader_that_does_not_read_is_cut_off_and_others_are_served() {
     let door = Door::open(8);
     let mut slow = door.greeted();

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::error::WireError;
 use super::method::Method;
-use super::wire::{Broker, Identity, Limits, Role, RootId, Timestamp};
+use super::wire::{Broker, Encoded, Identity, Limits, Role, RootId, Timestamp};
 pub use crate::os::socket::Peer;
 
 /// Who calls, on which connection.
@@ -43,12 +43,12 @@ pub trait Service: Send + Sync + 'static {
 
     /// Does one call. `params` is an object; see [`super::wire::decode`].
     ///
-    /// The future is dropped where it stands when its connection ends: what it has handed on by then goes on, and the
-    /// caller's key finds out what became of it.
+    /// When its connection ends, a call that changes something goes on to its end, and the caller's key finds out what became of it.
+    /// Any other is dropped where it stands.
     fn call(
         &self,
         caller: Caller,
         method: Method,
         params: Value,
-    ) -> impl Future<Output = Result<Value, WireError>> + Send;
+    ) -> impl Future<Output = Result<Encoded, WireError>> + Send;
 }

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 
+use tokio::sync::Notify;
+
 use super::error::{ErrorCode, WireError};
 use super::hello::is_same_token;
 use super::method::Method;
 use super::record::Record;
 use super::service::{Caller, Service};
-use super::wire::{Broker, Identity, Limits, Role, RootId, Timestamp};
+use super::wire::{Broker, Encoded, Identity, Limits, Role, RootId, Timestamp, encode};
 use crate::os::clock;
 
 /// A service that answers for the broker of a record.
@@ -20,6 +22,10 @@ pub struct Tiny {
     pub waiting: AtomicUsize,
     /// Calls that were begun.
     pub begun: AtomicUsize,
+    /// Lets one `session.stop` go on.
+    pub go_on: Notify,
+    /// Calls of `session.stop` that came to their end.
+    pub stopped: AtomicUsize,
 }
 
 /// Counts a call that waits until it is dropped.
@@ -34,7 +40,8 @@ impl Drop for Waiting<'_> {
 impl Tiny {
     /// A service for the broker of this record.
     pub fn new(record: Record) -> Tiny {
-        Tiny { record, waiting: AtomicUsize::new(0), begun: AtomicUsize::new(0) }
+        let none = || AtomicUsize::new(0);
+        Tiny { record, waiting: none(), begun: none(), go_on: Notify::new(), stopped: none() }
     }
 }
 
@@ -74,22 +81,28 @@ impl Service for Tiny {
         }
     }
 
-    /// `session.wait` waits for ever, `session.read` answers `bytes` bytes, `session.spawn` echoes its key, the rest
+    /// `session.wait` waits for ever, `session.stop` until it may go on, `session.read` answers `bytes` bytes, `session.spawn` echoes its key, the rest
     /// echoes its parameters.
-    async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Value, WireError> {
+    async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Encoded, WireError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         if method == Method::SessionWait {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);
             std::future::pending::<()>().await;
         }
+        if method == Method::SessionStop {
+            self.go_on.notified().await;
+            self.stopped.fetch_add(1, Ordering::SeqCst);
+        }
         if method == Method::SessionRead {
             let bytes = params["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
-            return Ok(json!({ "text": "x".repeat(bytes) }));
+            return Ok(encode(&json!({ "text": "x".repeat(bytes) })));
         }
         if method == Method::SessionSpawn {
-            return Ok(json!({ "key": params["key"], "incarnation": self.record.broker.incarnation }));
+            return Ok(encode(&json!({ "key": params["key"], "incarnation": self.record.broker.incarnation })));
         }
-        Ok(json!({ "method": method, "params": params, "connection": caller.connection, "pid": caller.peer.pid }))
+        Ok(encode(
+            &json!({ "method": method, "params": params, "connection": caller.connection, "pid": caller.peer.pid }),
+        ))
     }
 }

@@ -7,6 +7,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::{ErrorCode, WireError};
 
@@ -75,8 +76,16 @@ pub fn decode<P: DeserializeOwned>(params: Value) -> Result<P, WireError> {
     })
 }
 
+/// A document as it goes on the wire.
+pub type Encoded = Box<RawValue>;
+
 /// Writes a document. Every document of this module is a struct whose maps have text keys, so this cannot fail.
-pub fn encode<D: Serialize>(document: &D) -> Value {
+pub fn encode<D: Serialize>(document: &D) -> Encoded {
+    serde_json::value::to_raw_value(document).expect("the documents of the protocol are all representable in JSON")
+}
+
+/// The same as a value, to stand in another document.
+pub fn encode_value<D: Serialize>(document: &D) -> Value {
     serde_json::to_value(document).expect("the documents of the protocol are all representable in JSON")
 }
 
