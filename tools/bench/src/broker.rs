@@ -40,7 +40,7 @@ impl Broker {
         let path = self.record.broker.endpoint.strip_prefix("unix:").ok_or("the endpoint is no Unix socket")?;
         let stream = at("connect", UnixStream::connect(path))?;
         at("connect", stream.set_read_timeout(Some(ANSWER_WITHIN)))?;
-        let mut client = Client { stream, buffer: vec![0; 64 * 1024], filled: 0 };
+        let mut client = Client::new(stream);
         let hello = json!({
             "protocol": {"min": 1, "max": 1}, "client": {"name": "bench", "version": "0"},
             "token": self.record.token, "as": "owner",
@@ -59,10 +59,7 @@ impl Broker {
     /// Processor time of all its threads so far.
     pub(crate) fn cpu(&self) -> Result<Duration, String> {
         let tasks = at("the broker", std::fs::read_dir(format!("/proc/{}/task", self.record.broker.pid)))?;
-        let of = |path: PathBuf| std::fs::read_to_string(path.join("schedstat")).ok();
-        let texts = tasks.filter_map(|task| task.ok().and_then(|task| of(task.path())));
-        let nanoseconds = texts.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum();
-        Ok(Duration::from_nanos(nanoseconds))
+        Ok(tasks.filter_map(|task| processor_time(&task.ok()?.path())).sum())
     }
 
     /// Runs a command of the product on this root and returns its document.
@@ -80,6 +77,12 @@ impl Drop for Broker {
     }
 }
 
+/// What a thread, by its folder in `/proc`, has had of the processors; none if it has ended.
+pub(crate) fn processor_time(task: &Path) -> Option<Duration> {
+    let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+}
+
 fn command(program: &Path, root: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("OSTLER_ROOT", root).stdin(std::process::Stdio::null());
@@ -92,9 +95,15 @@ pub(crate) struct Client {
     pub(crate) stream: UnixStream,
     buffer: Vec<u8>,
     filled: usize,
+    /// Length of the last answer.
+    pub(crate) answer: usize,
 }
 
 impl Client {
+    pub(crate) fn new(stream: UnixStream) -> Client {
+        Client { stream, buffer: vec![0; 64 * 1024], filled: 0, answer: 0 }
+    }
+
     /// Sends a request's line and waits for its answer; an error of the broker is one.
     pub(crate) fn ask(&mut self, request: &[u8]) -> Result<(), String> {
         self.send(request)?;
@@ -117,7 +126,7 @@ impl Client {
         if said.last() != Some(&b'\n') {
             return Ok(false);
         }
-        self.filled = 0;
+        (self.answer, self.filled) = (self.filled, 0);
         // An operation that came to its end says `"error":null`.
         let is_error = said.windows(9).any(|window| window == b"\"error\":{");
         if is_error { Err(String::from_utf8_lossy(said).into_owned()) } else { Ok(true) }

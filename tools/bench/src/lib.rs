@@ -7,6 +7,7 @@
 
 mod append;
 mod broker;
+mod echo;
 mod floor;
 mod history;
 mod machine;

@@ -1,7 +1,7 @@
 //! Requests over the socket of a running broker, beside the append of the bytes that they put into the ledger.
 
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::at;
 use crate::broker::{Broker, Client};
+use crate::echo::{Echo, Sizes};
 use crate::floor::Raw;
 use crate::measure::{Contender, Plan, Series, in_turns};
 use crate::report::{Goal, Row};
@@ -39,6 +40,8 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
     let known = keys.prune();
     client.ask(&known)?;
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| broker.client()).collect::<Result<_, _>>()?;
+    let sizes = Sizes { appended: turn_bytes, answer: client.answer };
+    let mut echo = Echo::start(scratch, CLIENTS, sizes)?;
     let keys = std::cell::RefCell::new(keys);
     let client = std::cell::RefCell::new(client);
 
@@ -57,9 +60,17 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
         series.add(plan.many, began.elapsed(), broker.cpu()?.saturating_sub(cpu));
         Ok(())
     };
-    let contenders: &mut [Contender<'_>] = &mut [&mut one, &mut replayed, &mut floor, &mut many];
+    let mut least = |series: &mut Series| {
+        let requests: Vec<Vec<u8>> = (0..plan.many).map(|_| known.clone()).collect();
+        let (began, cpu) = (Instant::now(), echo.cpu());
+        all_at_once(&mut echo.clients, &requests)?;
+        let took = began.elapsed();
+        series.add(plan.many, took, echo.cpu().saturating_sub(cpu));
+        Ok(())
+    };
+    let contenders: &mut [Contender<'_>] = &mut [&mut one, &mut replayed, &mut floor, &mut many, &mut least];
     let (series, pressure) = in_turns(plan.rounds, contenders)?;
-    let [one, replayed, floor, many] = series.as_slice() else { return Err("four contenders".to_owned()) };
+    let [one, replayed, floor, many, least] = series.as_slice() else { return Err("five contenders".to_owned()) };
     let bytes = format!("{turn_bytes} bytes appended, fdatasync");
     let row = |name: &str, what: &str, goal, ours| Row::new(name, what, goal, ours, pressure);
     Ok(vec![
@@ -68,7 +79,8 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
         row("socket-0", "a request that writes nothing: a known key", Goal::None, replayed).against(&bytes, floor),
         row("socket-32", "32 clients with one request each, against one client", Goal::AtMost(0.2), many)
             .against("one client", one),
-        row("socket-32-cpu", "the same: the broker's processor time of a request", Goal::CpuUs(15.0), many),
+        row("socket-32-cpu", "the same: the broker's processor time of a request", Goal::CpuUs(15.0), many)
+            .against("an echo with the same threads, bytes and syncs", least),
     ])
 }
 
@@ -76,19 +88,13 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
 fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Result<Vec<Row>, String> {
     let each = (plan.sessions / (plan.rounds + 1)).max(1);
     let wanted = usize::try_from(each * (plan.rounds + 1)).unwrap_or(0);
-    let mut sessions = Vec::new();
-    for _ in 0..wanted {
-        let said = broker.run(&["spawn", "--", "true"])?;
-        let id = said["session"]["id"].as_str().ok_or_else(|| format!("no session: {said}"))?.to_owned();
-        broker.run(&["wait", &id])?;
-        sessions.push(id);
-    }
-    let copies = scratch.join("copies");
-    let mut trees = Vec::new();
-    for id in &sessions {
-        at("a copy", copy(&scratch.join("root/sessions").join(id), &copies.join(id)))?;
-        trees.push(copies.join(id));
-    }
+    let mut sessions = (0..wanted).map(|_| ended_session(broker)).collect::<Result<Vec<_>, _>>()?;
+    let (copies, more) = (scratch.join("copies"), scratch.join("more-copies"));
+    let copied = |to: &Path| -> Result<Vec<PathBuf>, String> {
+        let each = sessions.iter().map(|id| (scratch.join("root/sessions").join(id), to.join(id)));
+        each.map(|(from, to)| at("a copy", copy(&from, &to)).map(|()| to)).collect()
+    };
+    let (mut trees, mut more_trees) = (copied(&copies)?, copied(&more)?);
     let before = broker.ledger_bytes()?;
     let mut client = broker.client()?;
     let mut delete = |series: &mut Series| {
@@ -104,15 +110,24 @@ fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Res
     let mut removal = |series: &mut Series| {
         for _ in 0..each {
             let tree = trees.pop().ok_or("too few copies")?;
+            series.single(|| removed(&tree, &copies))?;
+        }
+        Ok(())
+    };
+    let mut around = Raw::new(&scratch.join("raw-around"))?;
+    let mut least = |series: &mut Series| {
+        for _ in 0..each {
+            let tree = more_trees.pop().ok_or("too few copies")?;
             series.single(|| {
-                at("a removal", std::fs::remove_dir_all(&tree))?;
-                at("a removal", std::fs::File::open(&copies).and_then(|folder| folder.sync_all()))
+                around.append(&[b'x'; 600])?;
+                removed(&tree, &more)?;
+                around.append(&[b'x'; 1050])
             })?;
         }
         Ok(())
     };
-    let (series, pressure) = in_turns(plan.rounds, &mut [&mut delete, &mut floor, &mut removal])?;
-    let [delete, floor, removal] = series.as_slice() else { return Err("three contenders".to_owned()) };
+    let (series, pressure) = in_turns(plan.rounds, &mut [&mut delete, &mut floor, &mut removal, &mut least])?;
+    let [delete, floor, removal, least] = series.as_slice() else { return Err("four contenders".to_owned()) };
     let written = (broker.ledger_bytes()? - before) / u64::try_from(wanted).unwrap_or(1);
     let what = format!(
         "a request with intent, effect and outcome: delete of an ended session ({written} bytes, two syncs, its files removed)"
@@ -128,7 +143,29 @@ fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Res
             pressure,
         )
         .against("700 bytes appended, fdatasync", floor),
+        Row::new(
+            "socket-2-least",
+            "the least of it: the same removal between two records appended and synced, on one thread",
+            Goal::None,
+            least,
+            pressure,
+        )
+        .against("700 bytes appended, fdatasync", floor),
     ])
+}
+
+/// A session that has ended; its id.
+fn ended_session(broker: &Broker) -> Result<String, String> {
+    let said = broker.run(&["spawn", "--", "true"])?;
+    let id = said["session"]["id"].as_str().ok_or_else(|| format!("no session: {said}"))?;
+    broker.run(&["wait", id])?;
+    Ok(id.to_owned())
+}
+
+/// Removes a session's files as the broker must: durably.
+fn removed(tree: &Path, folder: &Path) -> Result<(), String> {
+    at("a removal", std::fs::remove_dir_all(tree))?;
+    at("a removal", std::fs::File::open(folder).and_then(|folder| folder.sync_all()))
 }
 
 /// So many requests, one after the other, each timed; the processor time is the broker's.
