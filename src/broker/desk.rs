@@ -115,14 +115,9 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// [`Ended`]: nothing may leave any more.
     pub fn work(mut self, mut mail: mpsc::Receiver<Post<W::Ticket>>) -> Result<Turn<S, W::Ticket>, Ended> {
         self.begin(now())?;
-        while let Some(first) = mail.blocking_recv() {
-            let mut posts = vec![first];
-            while posts.len() < TURN_INPUTS
-                && let Ok(next) = mail.try_recv()
-            {
-                posts.push(next);
-            }
-            if self.round(now(), posts)? {
+        loop {
+            let mut posts = Vec::with_capacity(mail.len().clamp(1, TURN_INPUTS));
+            if mail.blocking_recv_many(&mut posts, TURN_INPUTS) == 0 || self.round(now(), posts)? {
                 break;
             }
         }
@@ -263,7 +258,8 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// What the mail asks of the turn, after what could not be written before.
     fn take(&mut self, posts: Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
         let kept = std::mem::take(&mut self.unwritten);
-        let mut inputs: Vec<_> = kept.into_iter().map(|input| (input, None)).collect();
+        let mut inputs = Vec::with_capacity(kept.len() + posts.len());
+        inputs.extend(kept.into_iter().map(|input| (input, None)));
         let (mut beats, mut own, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         let mut answered = std::mem::take(&mut self.answered);
         let mut last = false;
