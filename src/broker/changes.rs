@@ -46,19 +46,6 @@ struct Settled {
     gone: Option<Arc<Session>>,
 }
 
-impl Change {
-    fn is_settled_by(&self, operation: &Operation) -> bool {
-        is_settled_by(operation, (&self.scope, &self.key), self.digest)
-    }
-}
-
-impl Settled {
-    /// By an earlier request with this key.
-    fn before(operation: &Arc<Operation>) -> Self {
-        Self { operation: Arc::clone(operation), replayed: true, gone: None }
-    }
-}
-
 impl Front {
     /// Does a mutating call. It runs to its end even if the caller goes away.
     pub(super) async fn change(
@@ -136,7 +123,7 @@ impl Front {
         Ok(encode(&PruneResult { sessions: ids.collect(), operation: None }))
     }
 
-    async fn reconcile(&self, caller: &Caller, digest: Digest, params: ReconcileParams) -> Result<Value, WireError> {
+    async fn reconcile(&self, caller: &Caller, digest: Digest, params: ReconcileParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         // Before anything is looked up: what a session asks for here tells it nothing.
         if change.scope != Scope::Owner {
@@ -197,16 +184,14 @@ impl Front {
 
     /// Asks the turn, preparing files as often as it says so. What is settled already is only read: no turn is needed for it.
     async fn settle(&self, change: &Change, action: Action, spec: Option<Spec>) -> Result<Settled, WireError> {
-        let (known, rows) = match self.view.read().known(&change.scope, &change.key) {
-            Known::Here(operation) if change.is_settled_by(operation) => return Ok(Settled::before(operation)),
-            Known::Here(_) => (true, Vec::new()),
-            Known::Perhaps(rows) => (true, rows),
-            Known::Nowhere => (false, Vec::new()),
+        // A start's files lie on disk before the turn is asked, so it is known first whether they are needed. Anything else the
+        // turn finds out on its way.
+        let (known, mut recalled) = match &spec {
+            Some(_) => self.known_before(change).await,
+            None => (false, Vec::new()),
         };
-        let mut recalled = self.recall(rows).await;
-        let mut read = recalled.iter().filter_map(Recalled::operation);
-        if let Some(operation) = read.find(|operation| change.is_settled_by(operation)) {
-            return Ok(Settled::before(operation));
+        if let Some(settled) = self.settled_before(change, &recalled) {
+            return Ok(settled);
         }
         let mut action = action;
         let mut made = None;
@@ -231,13 +216,19 @@ impl Front {
                     }
                     return Ok(Settled { operation, replayed, gone });
                 }
-                Ok(Told::Recall(rows)) => recalled = self.recall(rows).await,
                 Ok(Told::Look { session }) => {
                     let of = self.view.read().sessions.get(&session).cloned();
                     // One that is gone by now is refused by the turn.
                     if let Some(of) = of {
                         let evidence = Some(Box::new(self.hosts.evidence(of).await));
                         action = Action::Reconcile { target: Ok(session), evidence };
+                    }
+                }
+                Ok(Told::Recall(rows)) => {
+                    recalled = self.recall(rows).await;
+                    if let Some(settled) = self.settled_before(change, &recalled) {
+                        made.into_iter().for_each(|id| self.unmake(id));
+                        return Ok(settled);
                     }
                 }
                 Ok(Told::Prepare { session: Some(session), episode }) => {
@@ -263,6 +254,25 @@ impl Front {
             }
         }
         Err(WireError::new(ErrorCode::Busy, "others were faster each time; nothing was done. Try again"))
+    }
+
+    /// Whether the key is known or may be, and what was read back to find out.
+    async fn known_before(&self, change: &Change) -> (bool, Vec<Recalled>) {
+        let (known, rows) = match self.view.read().known(&change.scope, &change.key) {
+            Known::Here(_) => (true, Vec::new()),
+            Known::Perhaps(rows) => (true, rows),
+            Known::Nowhere => (false, Vec::new()),
+        };
+        (known, self.recall(rows).await)
+    }
+
+    /// What an earlier request with this key came to, as the view or the ledger has it.
+    fn settled_before(&self, change: &Change, recalled: &[Recalled]) -> Option<Settled> {
+        let state = self.view.read();
+        let here = state.operation_by_key(&change.scope, &change.key).into_iter();
+        let mut known = here.chain(recalled.iter().filter_map(Recalled::operation));
+        let settled = known.find(|operation| is_settled_by(operation, (&change.scope, &change.key), change.digest))?;
+        Some(Settled { operation: Arc::clone(settled), replayed: true, gone: None })
     }
 
     /// A refusal as this caller may read it.

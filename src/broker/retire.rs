@@ -12,7 +12,9 @@ use crate::os::paths::StateRoot;
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
-use crate::rpc::wire::{HeldFor, LedgerHead, LedgerHeld, LedgerRetireParams, LedgerRetireResult, decode, encode};
+use crate::rpc::wire::{
+    Encoded, HeldFor, LedgerHead, LedgerHeld, LedgerRetireParams, LedgerRetireResult, decode, encode,
+};
 use ostler_ledger::{AppendError, Ledger, RetireError, Storage};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
@@ -23,7 +25,7 @@ const DAY_US: u64 = 24 * 3_600 * 1_000_000;
 
 impl Front {
     /// Retires what can go.
-    pub(super) async fn retire(&self, caller: &Caller, params: Value) -> Result<Value, WireError> {
+    pub(super) async fn retire(&self, caller: &Caller, params: Value) -> Result<Encoded, WireError> {
         let LedgerRetireParams { remove, dry_run } = decode(params)?;
         if self.scope(caller) != Scope::Owner {
             return Err(super::refused::refused(&crate::machine::Refusal::OwnerOnly));

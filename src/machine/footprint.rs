@@ -153,17 +153,29 @@ pub(super) fn with(run: &[Footprint], fingerprint: u64) -> impl Iterator<Item = 
 }
 
 /// Where in a sorted run the rows with this fingerprint, or a greater one, begin. Fingerprints are spread evenly, so the value tells
-/// about where to look; from there the place is taken in from both sides, so that nobody who picks keys makes it dear.
+/// about where to look, and what is found there tells it better; few rows are touched, because each is likely to be in no cache. Where
+/// they are not spread evenly, doubling steps from there still find the place.
 fn first_from(run: &[Footprint], fingerprint: u64) -> usize {
-    let is_before = |at: usize| run[at].fingerprint < fingerprint;
-    let guess = (u128::from(fingerprint) * u128::try_from(run.len()).unwrap_or(0)) >> 64;
-    let guess = usize::try_from(guess).unwrap_or(0);
-    let (mut low, mut high) = (guess, guess);
-    let mut step = 8;
-    while low > 0 && !is_before(low - 1) {
+    const LOOKS: usize = 3;
+    let of = |at: usize| run.get(at).map_or(u64::MAX, |row| row.fingerprint);
+    let rows = |distance: u64| {
+        let rows = (u128::from(distance) * u128::try_from(run.len()).unwrap_or(0)) >> 64;
+        usize::try_from(rows).unwrap_or(0)
+    };
+    let mut at = rows(fingerprint);
+    for _ in 0..LOOKS {
+        let there = of(at);
+        at = if there < fingerprint {
+            run.len().min(at + rows(fingerprint - there))
+        } else {
+            at.saturating_sub(rows(there - fingerprint))
+        };
+    }
+    let (mut low, mut high, mut step) = (at, at, 1);
+    while low > 0 && of(low - 1) >= fingerprint {
         (low, step) = (low.saturating_sub(step), step * 2);
     }
-    while high < run.len() && is_before(high) {
+    while high < run.len() && of(high) < fingerprint {
         (high, step) = (run.len().min(high + step), step * 2);
     }
     low + run[low..high].partition_point(|row| row.fingerprint < fingerprint)

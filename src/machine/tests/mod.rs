@@ -178,7 +178,9 @@ impl World {
         let as_decided = match &answer {
             Answer::Operation { id, replayed } => *replayed && *id == read.id,
             Answer::Recalled(operation) => operation == read,
-            Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } | Answer::Recall(_) => false,
+            Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } | Answer::Look { .. } | Answer::Recall(_) => {
+                false
+            }
         };
         assert!(as_decided, "{answer:?}");
     }
