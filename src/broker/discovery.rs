@@ -65,6 +65,21 @@ pub fn withdraw(root: &StateRoot) -> io::Result<()> {
     }
 }
 
+/// Removes the record, whatever it says, and sets aside what stands in its place. Only for who keeps every broker from beginning. Says what
+/// was done.
+///
+/// # Errors
+/// What the system answers.
+pub fn clear(root: &StateRoot) -> io::Result<String> {
+    let Some(seen) = root.folder().look(RECORD_NAME)? else { return Ok("nothing was published".to_owned()) };
+    if seen.kind != Kind::File {
+        set_aside(root.folder(), &seen)?;
+        return Ok(format!("what stood in place of {RECORD_NAME} was set aside"));
+    }
+    withdraw(root)?;
+    Ok(format!("{RECORD_NAME} was removed; the next broker publishes its own"))
+}
+
 /// The broker that is published in this root, if it answers hello by the deadline. A starter that finds the lock held asks
 /// this: only a holder that answers has won.
 pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {

@@ -184,7 +184,15 @@ mod tests {
 
     #[test]
     fn what_later_versions_will_do_is_not_offered() {
-        for line in ["send a b", "upgrade", "mcp serve", "fork a", "doctor --fix lock", "spawn --adapter lines -- x"] {
+        for line in [
+            "send a b",
+            "upgrade",
+            "mcp serve",
+            "fork a",
+            "doctor --fix lock",
+            "doctor --fix modes",
+            "spawn --adapter lines -- x",
+        ] {
             Cli::try_parse_from(std::iter::once("ostler").chain(line.split(' '))).expect_err(line);
         }
     }

@@ -1,11 +1,15 @@
 //! `ostler doctor`: looks at everything that an operator would look at, and changes nothing. Each check says ok, warn, fail or skip, on which
 //! evidence, and what to do.
-//! Promise: no lock is taken, no broker is started, nothing is written; one bad answer hides no other check.
+//! Promise: no lock is taken, no broker is started, nothing is written, but for the one repair that `--fix` names; one bad answer hides no
+//! other check.
 
 mod broker;
+mod doubts;
+mod fix;
 mod ledger;
 mod root;
 mod sessions;
+mod system;
 
 use serde::Serialize;
 
@@ -18,7 +22,11 @@ use crate::os::paths::StateRoot;
 
 /// Look for trouble; changes nothing. Exit 1 if a check fails
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Before the checks, do the one repair that a check names; refused while a broker runs
+    #[arg(long, value_name = "CHECK")]
+    fix: Option<fix::Repair>,
+}
 
 /// How a check went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -46,7 +54,16 @@ struct Check {
 #[derive(Debug, Serialize)]
 struct Document {
     ok: bool,
+    /// The repairs that were done, by the check that each is named after.
+    fixed: Vec<Fixed>,
     checks: Vec<Check>,
+}
+
+/// One repair.
+#[derive(Debug, Serialize)]
+struct Fixed {
+    check: &'static str,
+    evidence: String,
 }
 
 impl Check {
@@ -67,17 +84,21 @@ impl Check {
     }
 }
 
-pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
+    let fixed = args.fix.map(|repair| fix::run(repair, context)).transpose()?;
+    let fixed = fixed.into_iter().map(|(check, evidence)| Fixed { check, evidence }).collect();
     let mut checks = vec![configuration(context)];
     let (found, root) = root::check(context);
     checks.extend(found);
     if let Some(root) = root {
         checks.extend(inside(&root, context));
     }
-    let document = Document { ok: checks.iter().all(|check| check.status != Status::Fail), checks };
-    context
-        .output
-        .either(&document, |document| document.checks.iter().map(|check| line(check, &context.output)).collect())?;
+    let document = Document { ok: checks.iter().all(|check| check.status != Status::Fail), fixed, checks };
+    context.output.either(&document, |document| {
+        let fixed =
+            document.fixed.iter().map(|one| format!("fixed {:<13}  {}\n", one.check, text::plain(&one.evidence)));
+        fixed.chain(document.checks.iter().map(|check| line(check, &context.output))).collect()
+    })?;
     Ok(if document.ok { Exit::Done } else { Exit::Failed })
 }
 
@@ -85,8 +106,12 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
 fn inside(root: &StateRoot, context: &Context) -> Vec<Check> {
     let mut checks = root::modes(root);
     checks.extend(root::quarantine(root));
-    checks.extend(broker::check(root, context));
+    let (found, status) = broker::check(root, context);
+    checks.extend(found);
+    checks.push(system::descriptors(status.as_ref()));
     checks.push(ledger::check(root));
+    checks.push(system::clock(root));
+    checks.extend(doubts::check(root, status.as_ref(), context));
     checks.push(sessions::strays(root));
     checks
 }

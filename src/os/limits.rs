@@ -32,6 +32,37 @@ pub fn soft() -> Vec<(&'static str, Option<u64>)> {
     known.map(|(name, value)| (name, (value != RLIM_INFINITY).then_some(value))).collect()
 }
 
+/// How many descriptors a process of this user has, and how many it may have at the most.
+///
+/// # Errors
+/// If the system does not show them.
+#[cfg(target_os = "linux")]
+pub fn descriptors(pid: u32) -> io::Result<(u64, u64)> {
+    let used = std::fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+    let table = std::fs::read_to_string(format!("/proc/{pid}/limits"))?;
+    let row = table.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let limit = row.and_then(|row| row.split_ascii_whitespace().next()).ok_or(io::ErrorKind::InvalidData)?;
+    let limit = if limit == "unlimited" { u64::MAX } else { limit.parse().map_err(io::Error::other)? };
+    Ok((u64::try_from(used).unwrap_or(u64::MAX), limit))
+}
+
+/// How many descriptors a process of this user has, and how many it may have at the most.
+///
+/// # Errors
+/// Always: here the system does not show them.
+#[cfg(not(target_os = "linux"))]
+pub fn descriptors(_: u32) -> io::Result<(u64, u64)> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// How many descriptors a process that this one starts can have: the hard limit.
+///
+/// # Errors
+/// What the system answers.
+pub fn descriptors_max() -> io::Result<u64> {
+    Ok(getrlimit(Resource::RLIMIT_NOFILE)?.1)
+}
+
 /// Sets a soft limit of this process, as far up as the hard limit lets it; `None` asks for no limit. The hard limit stays.
 ///
 /// # Errors

@@ -29,6 +29,8 @@ mod usage;
 mod bad_ledgers;
 /// Bytes in, the same bytes out, up to every limit.
 mod bytes;
+/// Doctor: doubts, and its repairs.
+mod doctor;
 /// Every good path against the shapes of the contract.
 mod documents;
 /// What a session gets from who asked for it.

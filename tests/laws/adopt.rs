@@ -88,13 +88,14 @@ fn law_11_sessions_that_end_while_no_broker_runs_keep_their_exits() {
     }
 }
 
-/// Somebody put a folder or a link in the place of `life.lock`: its host is told by identity and hello, and is adopted, stopped and deleted.
+/// Somebody put a folder, a link or another file in the place of `life.lock`: its host is told by identity and hello, and is adopted, stopped and deleted.
 #[test]
 fn law_11_what_stands_in_place_of_a_life_lock_hides_nobody() {
     let root = Root::new();
-    let put: [fn(&Path); 2] = [
+    let put: [fn(&Path); 3] = [
         |lock| fs::create_dir_all(lock.join("inner")).unwrap(),
         |lock| std::os::unix::fs::symlink("/nowhere", lock).unwrap(),
+        |lock| fs::write(lock, "").unwrap(),
     ];
     let sessions = put.map(|put| {
         let session = root.spawn_fixture(&[], "say here -- sleep");

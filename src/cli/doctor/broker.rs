@@ -9,15 +9,35 @@ use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
 use crate::rpc::wire::{BrokerStatusResult, RootId, RunState};
 
-pub(super) fn check(root: &StateRoot, context: &Context) -> Vec<Check> {
+/// What is to say about the broker, and how it is.
+pub(super) fn check(root: &StateRoot, context: &Context) -> (Vec<Check>, Option<BrokerStatusResult>) {
     let status = match status::look(root, context, context.bounded(status::ANSWER_WITHIN)) {
         Ok(status) => status,
-        Err(error) => return vec![Check::warn("broker", error.message, "ostler doctor with a longer --timeout")],
+        Err(error) => {
+            let told = Check::warn("broker", error.message, "ostler doctor with a longer --timeout");
+            return (vec![told], None);
+        }
     };
-    let mut checks = vec![state(&status), lock(root, &status), record(root, &status), runtime(root, &status)];
+    let mut checks =
+        vec![state(&status), version(&status), lock(root, &status), record(root, &status), runtime(root, &status)];
     checks
         .extend(status.degraded.iter().map(|trouble| Check::warn("degraded", trouble.clone(), "look into broker.log")));
-    checks
+    (checks, Some(status))
+}
+
+/// Whether the broker is of this program's version. Sessions go on while it is replaced.
+fn version(status: &BrokerStatusResult) -> Check {
+    const CHECK: &str = "version";
+    let ours = env!("CARGO_PKG_VERSION");
+    match &status.broker {
+        None => Check::skip(CHECK, format!("this is {ours}; no broker answers")),
+        Some(broker) if broker.version == ours => Check::ok(CHECK, format!("broker and program are {ours}")),
+        Some(broker) => Check::warn(
+            CHECK,
+            format!("the broker is {}, and this program {ours}", broker.version),
+            "ostler shutdown; the next command starts this version, and sessions go on",
+        ),
+    }
 }
 
 fn state(status: &BrokerStatusResult) -> Check {
@@ -73,7 +93,8 @@ fn record(root: &StateRoot, status: &BrokerStatusResult) -> Check {
     };
     match (found, &status.broker) {
         (Found::Damaged(why), _) => {
-            Check::warn(CHECK, format!("broker.json: {why}"), "nothing: a broker publishes it again")
+            let remedy = "nothing: a broker publishes it again; where none runs, ostler doctor --fix discovery";
+            Check::warn(CHECK, format!("broker.json: {why}"), remedy)
         }
         (Found::Absent, None) => Check::ok(CHECK, "nothing is published and no broker answers"),
         (Found::Absent, Some(_)) => Check::warn(

@@ -154,9 +154,20 @@ pub(super) fn quarantine(root: &StateRoot) -> Vec<Check> {
     let evidence = format!("{locks} records of dead owners, {damage} damaged pieces");
     let is_within = locks <= quarantine::KEPT_MAX + 1 && damage <= DAMAGE_ITEMS_MAX;
     vec![match (is_within, damage) {
-        (false, _) => Check::warn(CHECK, evidence, "the next start of a broker clears what is beyond its bounds"),
+        (false, _) => {
+            let remedy =
+                "the next start of a broker clears what is beyond its bounds, ostler doctor --fix quarantine all of it";
+            Check::warn(CHECK, evidence, remedy)
+        }
         (true, 0) => Check::ok(CHECK, evidence),
-        (true, _) => Check::warn(CHECK, evidence, format!("look into {}/quarantine", root.path().display())),
+        (true, _) => Check::warn(
+            CHECK,
+            evidence,
+            format!(
+                "look into {}/quarantine; then, while no broker runs, ostler doctor --fix quarantine",
+                root.path().display()
+            ),
+        ),
     }]
 }
 

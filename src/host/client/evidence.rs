@@ -1,6 +1,6 @@
 //! What can be seen of an episode without speaking to its host: its kernel lock, its records, and whether the host that
 //! they name still runs. It looks only: a missing `life.lock` is never made, and the lock is tested shared. What stands in its place and
-//! is no file tells as little as nothing there: it counts as absent.
+//! is no file, or is another file than the host has locked, tells as little as nothing there: it counts as absent.
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
@@ -60,6 +60,15 @@ pub enum HostFile {
 }
 
 impl Evidence {
+    /// Whether a file that nobody holds stands in the place of the one that this folder's own host has locked. In a copy of the folder it is
+    /// the folder that is another.
+    fn has_another_lock(&self) -> bool {
+        let HostFile::Present { record, .. } = &self.host else { return false };
+        self.lock == LockState::Free
+            && self.lock_identity != Some(record.lock)
+            && self.folder_identity == Some(record.folder)
+    }
+
     /// Whether a host is still at work in the episode's folder. Where the lock cannot say it, its identity does.
     #[must_use]
     pub fn has_host(&self) -> bool {
@@ -116,7 +125,8 @@ pub fn gather(root: &Path, session: &str, episode: u32) -> Result<Evidence, File
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(FileError::at("look at", &folder)(error)),
     };
-    Ok(Evidence { lock, lock_identity, folder_identity, host, exit })
+    let seen = Evidence { lock, lock_identity, folder_identity, host, exit };
+    Ok(if seen.has_another_lock() { Evidence { lock: LockState::Absent, lock_identity: None, ..seen } } else { seen })
 }
 
 /// Tests the lock, shared, without making the file.
