@@ -25,8 +25,10 @@ impl Hosts {
     pub(super) async fn evidence(self: &Arc<Self>, of: Arc<Session>) -> machine::Evidence {
         let (id, episode) = (of.id.clone(), of.episode);
         let (root, session) = (self.root.clone(), Arc::clone(&of));
-        let _permit = self.looks.acquire().await.expect("the semaphore is never closed");
+        let permit = self.looks.acquire().await.expect("the semaphore is never closed");
         let looked = tokio::task::spawn_blocking(move || look(&root, session)).await;
+        // A silent host takes its time and keeps nobody else from looking.
+        drop(permit);
         let Ok((mut evidence, host)) = looked else { return blind(of) };
         let Some(record) = host.filter(|_| of.status.is_live()) else { return evidence };
         if self.is_linked(&id, episode) || self.attach(&id, episode, &record).await.is_ok() {

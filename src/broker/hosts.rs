@@ -222,6 +222,10 @@ impl Hosts {
         links.get(session).is_some_and(|linked| linked.episode == episode)
     }
 
+    fn is_fenced(&self, session: &SessionId) -> bool {
+        self.view.read().sessions.get(session).is_some_and(|session| session.fence.is_some())
+    }
+
     fn is_stopping(&self, session: &SessionId) -> bool {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.get(session).is_some_and(|linked| linked.stopping)
@@ -379,6 +383,10 @@ impl Hosts {
             Verdict::LostWithMachine => Some(Found::Word(Word::MachineLost)),
             Verdict::Foreign => Some(Found::Word(foreign("it belongs to another state root"))),
             Verdict::Damaged(why) => Some(Found::Word(foreign(&format!("its host's records are damaged: {why}")))),
+            // What is in doubt is signalled by nobody.
+            Verdict::StillStarting if overdue && self.is_fenced(session) => {
+                Some(Found::Word(foreign("its host's record is missing")))
+            }
             Verdict::StillStarting if overdue => {
                 let (root, id) = (self.root.clone(), session.to_string());
                 let ended = tokio::task::spawn_blocking(move || end_starting_host(&root, &id, episode)).await;

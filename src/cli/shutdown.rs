@@ -81,7 +81,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     };
     for NotStopped { session_id, reason } in &document.not_stopped {
         context.output.progress(&format!(
-            "ostler: session {session_id} was not stopped: it is fenced ({reason}); `ostler show {session_id}` tells more"
+            "ostler: session {session_id} was not stopped: it is fenced ({reason}); `ostler reconcile {session_id}` settles it"
         ));
     }
     context.output.either(&document, |document| match (&document.broker, document.forced) {

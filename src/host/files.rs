@@ -261,13 +261,19 @@ impl ExitFile {
     }
 }
 
-/// Reads `exit.json`: `None` while it is absent or not complete. A torn one is not complete either.
+/// Reads `exit.json`: `None` while it is absent or not complete. A torn one is not complete either, nor is what no host has written: something
+/// that is no file, or is too large for one.
 ///
 /// # Errors
 /// If it is there and cannot be read.
 pub fn read_exit(folder: &Path) -> Result<Option<ExitRecord>, FileError> {
-    let Some(bytes) = read(&folder.join(EXIT_JSON))? else {
-        return Ok(None);
+    let path = folder.join(EXIT_JSON);
+    let is_no_record = |there: fs::Metadata| !there.is_file() || there.len() > DOCUMENT_BYTES_MAX;
+    let bytes = match read(&path) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(_) if fs::symlink_metadata(&path).is_ok_and(is_no_record) => return Ok(None),
+        Err(error) => return Err(error),
     };
     match serde_json::from_slice::<StoredExit>(&bytes) {
         Ok(stored) if stored.complete => Ok(stored.record),

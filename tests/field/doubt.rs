@@ -309,3 +309,89 @@ fn a_session_may_not_settle_a_doubt() {
     assert_eq!((refused.code(), refused.error_code().as_str()), (Some(7), "denied"), "{refused:?}");
     Process::of_value(&session["host_pid"]).kill_9();
 }
+
+/// What befalls a file of an episode, by name.
+type Damage = (&'static str, fn(&Path));
+
+const DAMAGES: [Damage; 6] = [
+    ("empty", |file| put(file, "")),
+    ("half", |file| {
+        let whole = fs::read(file).expect("it is there");
+        put(file, &whole[..whole.len() / 2]);
+    }),
+    ("nul", |file| put(file, [0; 300])),
+    ("noise", |file| put(file, [0xa7; 300])),
+    ("a folder", |file| {
+        fs::remove_file(file).expect("it is there");
+        fs::create_dir(file).expect("a folder can be made");
+    }),
+    ("gone", |file| fs::remove_file(file).expect("it is there")),
+];
+
+/// Reports nomad#1170 and prime-agent#1045: a damaged file of one row stopped every start, or poisoned the whole list. Each file of an episode in
+/// each state, of hosts that are dead: nothing else suffers, and each is settled in the end.
+#[test]
+fn field_f18_each_damaged_file_of_a_dead_session_is_settled() {
+    let root = Root::new();
+    let whole = root.spawn_fixture(&["--name", "whole"], "sleep");
+    let mut sessions = Vec::new();
+    for file in ["host.json", "exit.json", "life.lock"] {
+        for (damage, act) in DAMAGES {
+            sessions.push((format!("{file} {damage}"), root.spawn_fixture(&[], "sleep"), file, act));
+        }
+    }
+    root.kill_broker();
+    for (_, session, file, act) in &sessions {
+        Process::of_value(&session["host_pid"]).kill_9();
+        act(&episode(&root, session).join(file));
+    }
+    root.ensure();
+    assert_eq!(root.session_becomes(&whole["id"], "ready")["pid"], whole["pid"]);
+    for (what, session, _, _) in &sessions {
+        let id = text(&session["id"]);
+        let mut settled = Value::Null;
+        // Some are settled by the start itself, which asks at its own pace.
+        wait_until(SOON, what, || {
+            settled = root.json(["reconcile", id])["session"].clone();
+            settled["fence"].is_null() && settled["reason"] != "liveness unknown"
+        });
+        assert_eq!((&settled["status"], &settled["fence"]), (&json!("failed"), &Value::Null), "{what}: {settled}");
+        assert_eq!(root.json(["delete", id])["session"]["status"], "deleted", "{what}");
+    }
+    assert_eq!(root.json(["list"])["sessions"].as_array().unwrap().len(), 1);
+}
+
+/// The same of hosts that live: each is adopted or refused, and none is called dead. Once it is dead it is settled.
+#[test]
+fn field_c07_each_damaged_file_of_a_living_session_is_refused_or_adopted() {
+    let root = Root::new();
+    let mut sessions = Vec::new();
+    for file in ["host.json", "life.lock"] {
+        for (damage, act) in &DAMAGES[..5] {
+            sessions.push((format!("{file} {damage}"), root.spawn_fixture(&[], "sleep"), file, act));
+        }
+    }
+    root.kill_broker();
+    for (_, session, file, act) in &sessions {
+        act(&episode(&root, session).join(file));
+    }
+    root.ensure();
+    assert_eq!(root.json(["list"])["sessions"].as_array().unwrap().len(), sessions.len());
+    for (what, session, _, _) in &sessions {
+        let id = text(&session["id"]);
+        let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+        let told = root.ostler(["--json", "reconcile", id]);
+        match told.code() {
+            Some(0) => assert_eq!(told.json()["session"]["pid"], session["pid"], "{what}: {told:?}"),
+            _ => assert_eq!(told.exits(4).error_code(), "session_live", "{what}"),
+        }
+        assert!(host.alive() && command.alive(), "{what}");
+        host.kill_9();
+        wait_until(SOON, "its command to end", || !command.alive());
+        wait_until(SOON, what, || {
+            let told = root.ostler(["--json", "reconcile", id]);
+            told.code() == Some(0) && told.json()["session"]["status"] == "failed"
+        });
+        assert_eq!(root.json(["delete", id])["session"]["status"], "deleted", "{what}");
+    }
+}
