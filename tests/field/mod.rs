@@ -16,3 +16,5 @@ mod operations;
 mod ownership;
 /// Group B.
 mod starting;
+/// Groups A, C and D, where somebody else is named.
+mod strangers;
