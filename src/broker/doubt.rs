@@ -8,13 +8,17 @@ use crate::host::client::{Verdict, gather, judge, judge_without_lock};
 use crate::host::wire::HostRecord;
 use crate::host::{files, marker};
 use crate::machine::{self, Ended, Lock, Marks, Process, Run, Session, Survivor, Trace, Word, limits};
-use crate::os::folder::Folder;
 use crate::os::identity::{Liveness, ProcessIdentity};
-use crate::os::locks::lock_holder;
 use crate::os::process::boot_id;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at a host that was asked to state its record again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How often it is looked for.
+const STATED_AGAIN_LOOKS: usize = 25;
 
 /// What was seen of one episode; none if it could not be looked at.
 pub type Seen = (u32, Option<Evidence>);
@@ -24,18 +28,44 @@ impl Hosts {
     /// asked, and listened to from then on if it answers.
     pub(super) async fn evidence(self: &Arc<Self>, of: Arc<Session>) -> machine::Evidence {
         let (id, episode) = (of.id.clone(), of.episode);
-        let (root, session) = (self.root.clone(), Arc::clone(&of));
-        let permit = self.looks.acquire().await.expect("the semaphore is never closed");
-        let looked = tokio::task::spawn_blocking(move || look(&root, session)).await;
-        // A silent host takes its time and keeps nobody else from looking.
-        drop(permit);
-        let Ok((mut evidence, host)) = looked else { return blind(of) };
+        let Some(mut looked) = self.looked(&of).await else { return blind(of) };
+        if let (true, Some(run)) = (looked.lacks_record && of.status.is_live(), &of.run) {
+            // Only its own host can state again what stood there; the ledger knows which process that is.
+            super::files::ask_to_bind(&identity(&run.host));
+            for _ in 0..STATED_AGAIN_LOOKS {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                match self.looked(&of).await {
+                    Some(again) => looked = again,
+                    None => return blind(of),
+                }
+                if !looked.lacks_record {
+                    break;
+                }
+            }
+        }
+        let Looked { mut evidence, host, .. } = looked;
         let Some(record) = host.filter(|_| of.status.is_live()) else { return evidence };
         if self.is_linked(&id, episode) || self.attach(&id, episode, &record).await.is_ok() {
             evidence.answers = run_of(&record);
         }
         evidence
     }
+
+    /// One look. A host that is silent afterwards keeps nobody else from looking.
+    async fn looked(&self, of: &Arc<Session>) -> Option<Looked> {
+        let _permit = self.looks.acquire().await.expect("the semaphore is never closed");
+        let (root, session) = (self.root.clone(), Arc::clone(of));
+        tokio::task::spawn_blocking(move || look(&root, session)).await.ok()
+    }
+}
+
+/// What one look has found.
+struct Looked {
+    evidence: machine::Evidence,
+    /// The host that is to be asked, if there is one.
+    host: Option<Box<HostRecord>>,
+    /// A host is at work in the current episode, and its record is gone or cannot be read.
+    lacks_record: bool,
 }
 
 /// Nothing could be seen.
@@ -53,8 +83,8 @@ fn blind(of: Arc<Session>) -> machine::Evidence {
     }
 }
 
-/// One look, and the host that is to be asked, if there is one. Blocking.
-fn look(root: &Path, of: Arc<Session>) -> (machine::Evidence, Option<Box<HostRecord>>) {
+/// One look. Blocking.
+fn look(root: &Path, of: Arc<Session>) -> Looked {
     let id = of.id.as_str();
     let mut episodes: BTreeSet<u32> = std::fs::read_dir(files::session_folder(root, id))
         .into_iter()
@@ -63,22 +93,16 @@ fn look(root: &Path, of: Arc<Session>) -> (machine::Evidence, Option<Box<HostRec
         .collect();
     episodes.insert(of.episode);
     let seen: Vec<Seen> = episodes.into_iter().map(|episode| (episode, gather(root, id, episode).ok())).collect();
-    let marked = marker::of_session(id).ok();
-    let holders = seen.iter().filter(|(_, seen)| seen.as_ref().is_some_and(|seen| seen.lock == LockState::Held));
-    let holders = holders.filter_map(|(episode, _)| {
-        let folder = Folder::open(&files::episode_folder(root, id, *episode)).ok()?;
-        lock_holder(&folder, files::LIFE_LOCK).ok()??.pid
-    });
-    let mut pids: Vec<u32> = holders.collect();
-    pids.extend(marked.iter().flatten());
+    let carriers = marker::of_session(id).ok();
     let host = match own(&of, &seen) {
         Some(Verdict::Alive(record)) => Some(record),
         Some(_) | None => None,
     };
+    let lacks_record = current(&of, &seen).is_some_and(|now| now.lock == LockState::Held && record_of(now).is_none());
     let liveness = ProcessIdentity::liveness;
     let boot = boot_id().unwrap_or_default();
-    let mut evidence = weigh(of, &seen, &boot, liveness, marked.map(|marked| !marked.is_empty()));
-    for pid in pids {
+    let mut evidence = weigh(of, &seen, &boot, liveness, carriers.as_ref().map(|carriers| !carriers.is_empty()));
+    for pid in carriers.into_iter().flatten() {
         if evidence.living.iter().all(|known| known.pid != pid) {
             evidence.living.push(Survivor { pid, command: String::new() });
         }
@@ -87,7 +111,7 @@ fn look(root: &Path, of: Arc<Session>) -> (machine::Evidence, Option<Box<HostRec
     for living in &mut evidence.living {
         living.command = marker::survivor(living.pid).command;
     }
-    (evidence, host)
+    Looked { evidence, host, lacks_record }
 }
 
 /// What the table of the life lock says of the current episode.
@@ -148,7 +172,8 @@ pub fn weigh(
         answers: None,
         exit: now.and_then(ended),
         living: living.into_iter().map(|pid| Survivor { pid, command: String::new() }).collect(),
-        is_elsewhere: own(&of, seen) == Some(Verdict::Foreign),
+        is_elsewhere: now
+            .is_some_and(|now| record_of(now).is_some_and(|record| now.folder_identity != Some(record.folder))),
         of,
     }
 }

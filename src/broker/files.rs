@@ -5,6 +5,7 @@ use crate::host::client::{PrepareError, has_host};
 use crate::host::files::{self, Document};
 use crate::host::wire::HostRecord;
 use crate::machine::{SessionId, State};
+use crate::os::identity::ProcessIdentity;
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use std::io;
@@ -36,10 +37,10 @@ pub fn host_record(root: &Path, session: &str, episode: u32) -> Option<HostRecor
     }
 }
 
-/// Asks a host whose socket is gone to bind again. A host that is gone by now is no matter: the evidence tells.
-pub fn ask_to_bind(record: &HostRecord) {
+/// Asks a host whose socket or record is gone to make it again. A host that is gone by now is no matter: the evidence tells.
+pub fn ask_to_bind(host: &ProcessIdentity) {
     use crate::os::signal;
-    if let Err(error) = signal::send(&record.host, nix::sys::signal::Signal::SIGUSR1) {
+    if let Err(error) = signal::send(host, nix::sys::signal::Signal::SIGUSR1) {
         tracing::info!(%error, "a host could not be asked to bind again");
     }
 }

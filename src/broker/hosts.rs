@@ -448,7 +448,7 @@ impl Hosts {
             }
             Err(LinkError::Unreachable(error)) => {
                 tracing::info!(session = session.as_str(), episode, %error, "its endpoint is gone; asking it to bind again");
-                super::files::ask_to_bind(record);
+                super::files::ask_to_bind(&record.host);
                 None
             }
             Err(error @ (LinkError::Closed | LinkError::Late | LinkError::Protocol(_))) => {

@@ -90,13 +90,25 @@ fn field_e04_a_session_in_doubt_whose_process_is_gone_is_settled_by_evidence() {
 #[test]
 fn field_e04_a_session_in_doubt_that_lives_is_refused_and_named() {
     let root = Root::new();
-    let session = in_doubt(&root, "s", false);
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    root.kill_broker();
+    let record = episode(&root, &session).join("host.json");
+    let of_another_boot = |record: &Path| {
+        let mut stored: Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+        stored["host"]["boot"] = json!("another");
+        put(record, stored.to_string());
+    };
+    of_another_boot(&record);
+    root.ensure();
+    is_fenced(&root, &session);
     let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
     for _ in 0..2 {
         let error = root.ostler(["--json", "reconcile", "s"]).exits(4).json()["error"].clone();
         assert_eq!((&error["code"], &error["data"]["reason"]), (&json!("session_live"), &json!("host")));
-        let pids: Vec<&Value> = error["data"]["processes"].as_array().unwrap().iter().map(|one| &one["pid"]).collect();
-        assert!(pids.contains(&&session["host_pid"]) && pids.contains(&&session["pid"]), "{error}");
+        let living = error["data"]["processes"].as_array().unwrap();
+        let pids: std::collections::BTreeSet<String> = living.iter().map(|one| one["pid"].to_string()).collect();
+        // Nobody else: not the broker that once took the lock for its host.
+        assert_eq!(pids, [&session["host_pid"], &session["pid"]].map(Value::to_string).into(), "{error}");
         let said = root.ostler(["reconcile", "s"]).exits(4).error_text();
         assert!(said.contains("its host lives") && said.contains(&format!("kill {}", session["host_pid"])), "{said}");
         assert!(host.alive() && command.alive());
@@ -109,24 +121,23 @@ fn field_e04_a_session_in_doubt_that_lives_is_refused_and_named() {
     assert_eq!(root.json(["delete", "s"])["session"]["status"], "deleted");
 }
 
-/// Its records are back: the host is the one that is meant, answers, and is adopted instead of being ended.
+/// Its host lives and its record is damaged: it states it again when it is asked, answers, and is adopted instead of being ended.
 #[test]
-fn field_e04_a_session_whose_records_are_whole_again_is_adopted() {
+fn field_e04_a_host_that_lives_states_its_damaged_record_again() {
     let root = Root::new();
     let session = root.spawn_fixture(&["--name", "s"], "sleep");
     let record = episode(&root, &session).join("host.json");
     let whole = fs::read(&record).unwrap();
-    root.kill_broker();
-    put(&record, &whole[..whole.len() / 2]);
-    root.ensure();
-    is_fenced(&root, &session);
-    root.ostler(["reconcile", "s"]).exits(4);
-    put(&record, &whole);
-    let adopted = root.json(["reconcile", "s"])["session"].clone();
-    assert_eq!(
-        (&adopted["status"], &adopted["pid"], &adopted["fence"]),
-        (&json!("ready"), &session["pid"], &Value::Null)
-    );
+    for damage in [&whole[..whole.len() / 2], b"", b"{}"] {
+        root.kill_broker();
+        put(&record, damage);
+        root.ensure();
+        is_fenced(&root, &session);
+        let adopted = root.json(["reconcile", "s"])["session"].clone();
+        let told = (&adopted["status"], &adopted["pid"], &adopted["fence"]);
+        assert_eq!(told, (&json!("ready"), &session["pid"], &Value::Null));
+        assert_eq!(fs::read(&record).unwrap(), whole);
+    }
     assert_eq!(root.json(["stop", "s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
 }
 

@@ -16,7 +16,7 @@ use super::limits::{BEAT_MS, FOLLOWER_WITHIN_MS, GRACE_MS, HELLO_WITHIN_MS, STRA
 use super::output::Output;
 use super::reap;
 use super::start::Starting;
-use crate::host::files::{self, ExitFile, HOST_JSON};
+use crate::host::files::{self, Document, ExitFile, HOST_JSON};
 use crate::host::spec::{Spec, Stdin};
 use crate::host::wire::{
     EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, VERSION,
@@ -280,13 +280,21 @@ impl Episode {
     /// Somebody says that the socket vanished: bind it again, and write down where.
     pub(super) fn bind_again(&mut self) {
         if self.endpoint.as_ref().is_some_and(Endpoint::stands) {
-            return;
+            return self.state_again();
         }
         // Without a place to bind, connections that are there go on, and the next signal tries again.
         if let Ok(endpoint) = Endpoint::bind(&self.files.runtime, &self.files.root, &self.record.marker) {
             self.record.endpoint.address = endpoint.address();
             self.endpoint = Some(endpoint);
             drop(files::replace_json(&self.files.folder.join(HOST_JSON), &self.record));
+        }
+    }
+
+    /// Writes the host's record anew if it is not what stands there: somebody has damaged or removed it.
+    fn state_again(&self) {
+        let path = self.files.folder.join(HOST_JSON);
+        if files::read_json(&path) != Document::Present(self.record.clone()) {
+            drop(files::replace_json(&path, &self.record));
         }
     }
 
