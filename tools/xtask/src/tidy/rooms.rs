@@ -54,6 +54,7 @@ const ROOMS: &[Room] = &[
             "host::wire",
             "host::spec",
             "host::files",
+            "host::marker",
             "host::read",
             "host::spool",
             "adapter",
