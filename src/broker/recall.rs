@@ -35,9 +35,12 @@ pub fn recall(ledger: &dyn Lookup, footprint: &Footprint) -> Recalled {
     }
 }
 
-/// The record that accepted an operation, if that is what stands there.
+/// The record that accepted an operation, if that is what stands there. Whoever asks for any number may ask for one that was
+/// retired.
 pub fn accepting(ledger: &dyn Lookup, id: OperationId) -> Option<Event> {
-    event(ledger, id.0).map(|(event, ..)| event).filter(|event| matches!(event, Event::Accept { .. }))
+    let is_there = ledger.record(id.0).is_ok_and(|record| record.is_some());
+    let found = if is_there { event(ledger, id.0) } else { None };
+    found.map(|(event, ..)| event).filter(|event| matches!(event, Event::Accept { .. }))
 }
 
 fn event(ledger: &dyn Lookup, seq: u64) -> Option<(Event, At, Digest)> {

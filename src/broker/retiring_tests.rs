@@ -163,6 +163,26 @@ fn what_is_listed_or_open_holds_its_records() {
     assert!(turn.view().read().removals.is_empty());
 }
 
+/// The snapshots go with the segments that they list; so that a start stays cheap, the next one is due at once.
+#[test]
+fn a_snapshot_is_due_behind_a_retirement() {
+    let disk = SimulatedDisk::new();
+    let options = Options { snapshot_tail_bytes: 10_000, ..options() };
+    let (mut turn, recovery) = Sut::open(|| disk.storage(), &options, RETENTION).unwrap();
+    begin(&mut turn, &recovery);
+    pass(&mut turn, 0..60);
+    turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
+    assert!(turn.snapshot(false).is_none());
+    assert!(!retire(&mut turn).unwrap().segments.is_empty());
+    assert!(!disk.names(Folder::Ledger).iter().any(|file| file.starts_with("snapshot-")));
+    turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
+    let published = turn.view();
+    drop(turn);
+    let (turn, recovery) = Sut::open(|| disk.storage(), &options, RETENTION).unwrap();
+    assert!(recovery.snapshot.is_some() && recovery.folded == 0, "{recovery:?}");
+    assert!(*turn.view().read() == *published.read(), "law 1");
+}
+
 /// The process or the machine stops before and after every call of it: nothing known changes, and it can be done again.
 #[test]
 fn a_crash_at_any_call_leaves_the_same_state() {
