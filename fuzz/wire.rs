@@ -19,7 +19,7 @@ pub fn wire_parameters(bytes: &[u8]) -> bool {
         wire::HelloParams, wire::BrokerStatusParams, wire::ShutdownParams, wire::SpawnParams, wire::ResumeParams,
         wire::StopParams, wire::DeleteParams, wire::PruneParams, wire::ReconcileParams, wire::GetParams, wire::ListParams,
         wire::WaitParams, wire::ReadParams, wire::EndpointParams, wire::OperationGetParams, wire::OperationListParams,
-        wire::OperationResolveParams,
+        wire::OperationResolveParams, wire::LedgerRetireParams,
     );
     document | words(&String::from_utf8_lossy(bytes))
 }
