@@ -72,6 +72,10 @@ fn a_removed_life_lock_does_not_hide_a_living_host() {
     assert_eq!(bed.verdict(), Verdict::MissingLock);
     assert!(!bed.episode().join("life.lock").exists(), "looking makes no lock");
     assert_eq!(judge_without_lock(&bed.evidence()), Verdict::Alive(Box::new(record.clone())));
+    // Nor does another file in its place, which nobody has ever locked.
+    fs::write(bed.episode().join("life.lock"), "").unwrap();
+    assert!(bed.has_host());
+    assert_eq!(bed.verdict(), Verdict::MissingLock);
     // The host says which folder it writes to, and the rest is as ever.
     let hello = Talk::dial(&record).ask(json!({ "request": "hello", "version": 1, "secret": record.secret }));
     assert_eq!(hello["folder"], json!(files::identity_at(&bed.episode()).unwrap()));

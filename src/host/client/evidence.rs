@@ -82,19 +82,22 @@ impl Evidence {
     }
 }
 
-/// Whether a host is still at work in an episode's folder, as [`Evidence::has_host`] says it. Where the lock is free and a host's record
-/// is there nothing else is looked at.
+/// Whether a host is still at work in an episode's folder, as [`Evidence::has_host`] says it. Where the lock is free and is the one that a host's
+/// record names nothing else is looked at.
 ///
 /// # Errors
 /// As [`gather`].
 pub fn has_host(root: &Path, session: &str, episode: u32) -> Result<bool, FileError> {
     let folder = files::episode_folder(root, session, episode);
-    let (lock, _) = test_lock(&folder.join(LIFE_LOCK))?;
-    // Without its record a host may be coming up: it locks first and writes it then.
-    let has_record = || fs::symlink_metadata(folder.join(HOST_JSON)).is_ok_and(|there| there.is_file());
+    let (lock, identity) = test_lock(&folder.join(LIFE_LOCK))?;
+    // Without its record a host may be coming up: it locks first and writes it then. And it may have locked another file than stands there.
+    let is_of_its_record = || match files::read_json::<HostRecord>(&folder.join(HOST_JSON)) {
+        Document::Present(record) => identity == Some(record.lock),
+        Document::Absent | Document::Damaged(_) => false,
+    };
     match lock {
         LockState::Held => Ok(true),
-        LockState::Free if has_record() => Ok(false),
+        LockState::Free if is_of_its_record() => Ok(false),
         LockState::Free | LockState::Absent => Ok(gather(root, session, episode)?.has_host()),
     }
 }
