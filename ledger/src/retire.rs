@@ -2,7 +2,8 @@
 //! stays provable from it on.
 //!
 //! Promises: nothing is touched before the record is durable; a kept file is in the archive, durably, before its name goes;
-//! files go oldest first, each durably before the next; what a crash leaves to do, the next opening does.
+//! only segments go of which every record is there, oldest first, each durably before the next; what a crash leaves to do, the next
+//! opening does, if the files are those of the record.
 
 use std::io;
 
@@ -14,13 +15,13 @@ use crate::entry::Entry;
 use crate::limits::LINE_BYTES_MAX;
 use crate::merkle::Tree;
 use crate::record::{Judged, judge};
-use crate::recovery::lines::Lines;
+use crate::recovery::lines::{Lines, content_len};
 use crate::recovery::past::{Past, SegmentFile};
 use crate::recovery::repair::{RepairError, create_empty};
 use crate::seal::SealBody;
 use crate::segment::{file_name, first_seq, in_ledger, own_entry};
 use crate::snapshot::snapshots;
-use crate::storage::{Access, Folder, Name, Storage, read_part};
+use crate::storage::{Access, Folder, Name, Storage, read_from, read_part};
 
 /// The type of the record that retires segments.
 pub(crate) const RETIRE_TYPE: &str = "retire";
@@ -66,7 +67,8 @@ impl Retirement {
     /// Whether a ledger that begins with record `first`, whose `prev` this is if it is known, is whole: what stood before
     /// was retired. Where some of the retired files are still there, nobody knows the digest before the first of them.
     pub(crate) fn covers(&self, first: u64, prev: Option<Digest>) -> bool {
-        first <= self.last || first == self.last + 1 && prev.is_none_or(|prev| prev == self.last_digest)
+        first <= self.last
+            || first.checked_sub(1) == Some(self.last) && prev.is_none_or(|prev| prev == self.last_digest)
     }
 }
 
@@ -84,7 +86,8 @@ impl From<io::Error> for Undescribed {
     }
 }
 
-/// What a `retire` record says of the first `count` segments; `carry` is still to be told.
+/// What a `retire` record says of the first `count` segments; `carry` is still to be told. Each of them is read whole: what
+/// leaves is what its seal says, or it stays as evidence.
 pub(crate) fn describe<S: Storage>(
     storage: &S,
     segments: &[SegmentFile],
@@ -101,9 +104,9 @@ pub(crate) fn describe<S: Storage>(
         if closed.first_seq.checked_add(held) != Some(next.first_seq) {
             return Err(unsealed());
         }
+        bytes += whole(storage, closed, &body)?.ok_or_else(unsealed)?;
         roots.push(&root);
         records += held;
-        bytes += closed.content;
         from.get_or_insert(body.number);
         last = Some((body.number, next.first_seq - 1, body.last));
     }
@@ -114,6 +117,49 @@ pub(crate) fn describe<S: Storage>(
     let ((to, last, last_digest), from) = (last.ok_or_else(unsealed)?, from.ok_or_else(unsealed)?);
     let first = first.first_seq;
     Ok(Retirement { bytes, carry: 0, count: records, first, first_digest, from, kept, last, last_digest, root, to })
+}
+
+/// The length of a segment without fill, if every line of it verifies and they are what its seal says.
+fn whole<S: Storage>(storage: &S, segment: &SegmentFile, seal: &SealBody) -> io::Result<Option<u64>> {
+    let file = storage.open(in_ledger(&segment.file()), Access::Read)?;
+    let mut bytes = read_from(storage, &file, 0)?;
+    bytes.truncate(content_len(&bytes));
+    let (mut tree, mut last) = (Tree::default(), None);
+    for line in Lines::new(&bytes, 0) {
+        match judge(line.bytes) {
+            Judged::Record(record) if line.is_whole() && record.seq == segment.first_seq + tree.count() => {
+                tree.push(&record.digest);
+                last = Some(record.digest);
+            }
+            Judged::Record(_) | Judged::Newer(_) | Judged::Bad(_) => return Ok(None),
+        }
+    }
+    let is_sealed = (Some(tree.count()), tree.root(), last) == (seal.count, seal.root, Some(seal.last));
+    Ok(is_sealed.then_some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)))
+}
+
+/// Whether the first `count` segments are the rest of those that this record retires. Only then may they go: whatever else it
+/// says, it was not written about these.
+fn are_meant<S: Storage>(
+    storage: &S,
+    segments: &[SegmentFile],
+    count: usize,
+    retired: &Retirement,
+) -> io::Result<bool> {
+    // The last segment never goes.
+    let Some(next) = segments.get(count) else { return Ok(false) };
+    let mut ends = false;
+    for (index, pair) in segments.windows(2).take(count).enumerate() {
+        let [closed, next] = pair else { continue };
+        let Some(seal) = line(storage, next, 1, SealBody::of)? else { return Ok(false) };
+        // An empty first one was made by `remove_again`, before a crash.
+        let is_emptied = index == 0 && closed.content == 0;
+        if !is_emptied && whole(storage, closed, &seal)?.is_none() {
+            return Ok(false);
+        }
+        ends = (seal.last, seal.number) == (retired.last_digest, retired.to);
+    }
+    Ok(ends && next.first_seq.checked_sub(1) == Some(retired.last))
 }
 
 /// Something of one of the first two lines of a segment.
@@ -133,12 +179,33 @@ fn line<S: Storage, T>(
 }
 
 /// Whether the archive takes files: asked before anything is recorded, because it may lie on another file system, and not
-/// every one knows a second name.
-pub(crate) fn try_archive<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
+/// every one knows a second name; and another file of the same name is not ours to replace.
+pub(crate) fn try_archive<S: Storage>(storage: &S, files: &[String]) -> io::Result<()> {
+    for file in files {
+        match storage.open(Name { folder: Folder::Archive, file }, Access::Read) {
+            Ok(_) => is_archived(storage, file)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(file) = files.first() else { return Ok(()) };
     match storage.link(file, Folder::Ledger, Folder::Archive) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked.and_then(|()| storage.unlink(Name { folder: Folder::Archive, file })),
     }
+}
+
+/// Refuses a name of the archive under which something else stands than in the ledger.
+fn is_archived<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
+    let read = |folder| {
+        let opened = storage.open(Name { folder, file }, Access::Read)?;
+        read_from(storage, &opened, 0)
+    };
+    if read(Folder::Archive)? == read(Folder::Ledger)? {
+        return Ok(());
+    }
+    let message = format!("another file stands in the archive under the name {file}");
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, message))
 }
 
 /// Puts a file into the archive. A name that is there already may be what a failed sync of the folder forgot: it is made again,
@@ -147,6 +214,7 @@ fn link_anew<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
     let link = || storage.link(file, Folder::Ledger, Folder::Archive);
     match link() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            is_archived(storage, file)?;
             storage.unlink(Name { folder: Folder::Archive, file })?;
             link()
         }
@@ -177,6 +245,10 @@ pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), Rep
     let left = past.segments.partition_point(|segment| segment.first_seq <= retired.last);
     if left == 0 {
         return Ok(());
+    }
+    if !are_meant(storage, &past.segments, left, &retired).map_err(RepairError::Write)? {
+        let message = "the newest retire record was not written about these segments";
+        return Err(RepairError::Write(io::Error::other(message)));
     }
     let files: Vec<String> = past.segments[..left].iter().map(SegmentFile::file).collect();
     if retired.kept {

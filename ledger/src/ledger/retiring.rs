@@ -145,8 +145,9 @@ impl<S: Storage> Ledger<S> {
         if let Some(sid) = self.open_chains(segments).into_iter().find(|sid| !carried.contains(sid.as_str())) {
             return Err(RetireError::NotCarried(sid));
         }
-        if let Some(first) = self.past.segments.first().filter(|_| keep) {
-            try_archive(&self.storage, &first.file()).map_err(RetireError::Archive)?;
+        if keep {
+            let leaving: Vec<String> = self.unretired().iter().take(segments).map(SegmentFile::file).collect();
+            try_archive(&self.storage, &leaving).map_err(RetireError::Archive)?;
         }
         let mut first_carried = None;
         for turn in turns_of(carry) {

@@ -8,6 +8,7 @@ use ostler_ledger::{
 use serde_json::json;
 use std::io::ErrorKind;
 
+use crate::history::forge;
 use crate::judges::Judges;
 use crate::support::*;
 
@@ -150,6 +151,88 @@ fn what_cannot_go_is_refused_and_nothing_is_touched() {
     let (mut ledger, _recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
     assert!(matches!(retire(&mut ledger, 2, true), Err(RetireError::Unprovable(_))));
     assert!(retire(&mut ledger, 1, true).is_ok());
+}
+
+/// Also damage that came after the opening, or that an opening from a snapshot does not read.
+#[test]
+fn damage_that_nobody_has_seen_yet_stays_as_evidence() {
+    // The seal of the segment before stands in the second line.
+    let swap = |bytes: &mut Vec<u8>| {
+        let mut lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        lines.swap(2, 3);
+        *bytes = lines.concat();
+    };
+    let harm: [&dyn Fn(&mut Vec<u8>); 4] = [
+        &|bytes| *bytes.iter_mut().rev().nth(100).unwrap() ^= 1,
+        &|bytes| bytes.truncate(bytes.len() - 10),
+        &|bytes| bytes.extend(b"{}\n"),
+        &swap,
+    ];
+    for harm in harm {
+        let (disk, mut ledger) = sample();
+        let (file, mut bytes) = jsonl(&disk)[1].clone();
+        harm(&mut bytes);
+        disk.tamper(segment(&file), &bytes);
+        let before = jsonl(&disk);
+        for keep in [true, false] {
+            let refused = retire(&mut ledger, 2, keep);
+            assert!(matches!(&refused, Err(RetireError::Unprovable(of)) if *of == file), "{refused:?}");
+            assert_eq!((jsonl(&disk), archived(&disk)), (before.clone(), Vec::new()));
+        }
+        assert!(ledger.may_retire(2).is_err() && retire(&mut ledger, 1, true).is_ok());
+    }
+}
+
+/// A record that was not written about the files that are there takes none of them: not those of another history, and never the
+/// last one, whatever it says.
+#[test]
+fn a_retire_record_takes_only_the_files_that_it_was_written_about() {
+    let (disk, mut ledger) = sample();
+    let before = jsonl(&disk);
+    retire(&mut ledger, 2, false).unwrap();
+    drop(ledger);
+    let other = SimulatedDisk::new();
+    turn(&mut open_small(&other, BOOT), &[entry(None, "another history")]);
+    let mut foreign = [&before[..2], &jsonl(&disk)[..]].concat();
+    foreign[0].1 = jsonl(&other)[0].1.clone();
+    let disk = disk_of(&foreign);
+    let opened = Ledger::open(disk.storage(), small(BOOT));
+    assert_eq!(jsonl(&disk)[..2], foreign[..2], "{:?}", opened.err());
+
+    let records: Vec<_> = Records::new(&disk_of(&before).storage()).map(Result::unwrap).collect();
+    let head = u64::try_from(records.len()).unwrap();
+    for last in [head, head - 1, head + 1, (1 << 53) - 1] {
+        let lie = json!({
+            "bytes": 1, "carry": head, "count": 1, "first": 1, "first_digest": "a".repeat(64), "from": 1, "kept": false,
+            "last": last, "last_digest": "b".repeat(64), "root": "c".repeat(64), "to": 1,
+        });
+        let forged = forge(&records, |r| {
+            if r["seq"] == json!(head) {
+                r.extend(members(json!({"t": "retire", "body": lie})));
+            }
+        });
+        let disk = disk_of(&forged);
+        let (_ledger, recovery) = Ledger::open(disk.storage(), small(BOOT)).unwrap();
+        assert!(recovery.degraded.iter().any(|text| text.contains("retire record")), "{recovery:?}");
+        assert_eq!(jsonl(&disk)[..5], forged[..5], "{last}");
+        assert_eq!(jsonl(&disk).len(), 6, "{last}");
+    }
+}
+
+/// What is kept is never written over: another file in the archive is somebody's.
+#[test]
+fn another_file_in_the_archive_is_left_alone() {
+    let (disk, mut ledger) = sample();
+    let before = jsonl(&disk);
+    let taken = Name { folder: Folder::Archive, file: &before[1].0 };
+    disk.tamper(taken, b"precious");
+    assert!(matches!(retire(&mut ledger, 2, true), Err(RetireError::Archive(_))));
+    assert_eq!((jsonl(&disk), disk.contents(taken)), (before.clone(), Some(b"precious".to_vec())));
+    retire(&mut ledger, 1, true).unwrap();
+    // The same file may be there already.
+    disk.tamper(taken, &before[1].1);
+    retire(&mut ledger, 1, true).unwrap();
+    assert_eq!(archived(&disk), before[..2]);
 }
 
 /// The archive may lie on another file system: then nothing is recorded.
