@@ -238,18 +238,28 @@ fn remove_again<S: Storage>(storage: &S, first: &SegmentFile, retired: &Retireme
     storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)
 }
 
-/// Takes away the files that the newest `retire` record covers, if any are left, and with them the snapshots, which list
-/// them. Those are caches: what cannot be removed now, the next opening drops.
+/// Takes away the files that the newest `retire` record covers, if any are left and they are the ones that it means.
 pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), RepairError> {
     let Some(retired) = past.stated.retired.clone() else { return Ok(()) };
     let left = past.segments.partition_point(|segment| segment.first_seq <= retired.last);
     if left == 0 {
         return Ok(());
     }
-    if !are_meant(storage, &past.segments, left, &retired).map_err(RepairError::Write)? {
-        let message = "the newest retire record was not written about these segments";
-        return Err(RepairError::Write(io::Error::other(message)));
+    if are_meant(storage, &past.segments, left, &retired).map_err(RepairError::Write)? {
+        return take_away(storage, past, left, &retired);
     }
+    let message = "the newest retire record was not written about these segments";
+    Err(RepairError::Write(io::Error::other(message)))
+}
+
+/// Takes away the first `left` files, which this record was written about, and with them the snapshots, which list them. Those
+/// are caches: what cannot be removed now, the next opening drops.
+pub(crate) fn take_away<S: Storage>(
+    storage: &S,
+    past: &mut Past,
+    left: usize,
+    retired: &Retirement,
+) -> Result<(), RepairError> {
     let files: Vec<String> = past.segments[..left].iter().map(SegmentFile::file).collect();
     if retired.kept {
         for file in &files {
@@ -257,7 +267,7 @@ pub(crate) fn finish<S: Storage>(storage: &S, past: &mut Past) -> Result<(), Rep
         }
         storage.sync_folder(Folder::Archive).map_err(RepairError::Write)?;
     }
-    remove_again(storage, &past.segments[0], &retired)?;
+    remove_again(storage, &past.segments[0], retired)?;
     for file in &files {
         storage.unlink(in_ledger(file)).map_err(RepairError::Write)?;
         storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;

@@ -10,7 +10,7 @@ use crate::digest::Position;
 use crate::entry::{Entry, Stamp, turns_of};
 use crate::recovery::past::SegmentFile;
 use crate::recovery::repair::RepairError;
-use crate::retire::{Retirement, Undescribed, describe, finish, try_archive};
+use crate::retire::{Retirement, Undescribed, describe, finish, take_away, try_archive};
 use crate::segment::file_name;
 use crate::storage::Storage;
 
@@ -159,7 +159,8 @@ impl<S: Storage> Ledger<S> {
         let written = self.append_own(&retirement.entry(act), stamp);
         let record = written?;
         self.sync()?;
-        let left = match finish(&self.storage, &mut self.past) {
+        // They have just been read.
+        let left = match take_away(&self.storage, &mut self.past, segments, &retirement) {
             Ok(()) => None,
             Err(RepairError::Write(error)) => Some(error),
             Err(RepairError::Sync(error)) => return Err(self.poison(error).into()),

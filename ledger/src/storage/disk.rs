@@ -8,13 +8,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, linkat, unlinkat};
 #[cfg(target_os = "linux")]
 use nix::{
@@ -27,20 +27,21 @@ use super::{Access, Folder, LockError, Name, Storage};
 
 const OPEN: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 const SEALED: Mode = Mode::S_IRUSR;
+/// In the ledger's folder.
+const ARCHIVE: &str = "archive";
 
 /// A ledger folder, and the folder for what is set aside.
 #[derive(Debug)]
 pub struct Disk {
     ledger: Place,
     quarantine: Place,
-    archive: Place,
     read_only: bool,
 }
 
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    held: OnceLock<HeldFolder>,
+    held: OnceLock<Arc<HeldFolder>>,
 }
 
 /// A folder by descriptor, so that no later change of a path can lead elsewhere.
@@ -55,33 +56,49 @@ impl Disk {
     /// For the writer. The folders are made when first needed; what is there already has to be ours.
     pub fn new(ledger: impl Into<PathBuf>, quarantine: impl Into<PathBuf>) -> Disk {
         let ledger = Place::at(ledger.into());
-        let archive = Place::at(ledger.path.join("archive"));
-        Disk { ledger, quarantine: Place::at(quarantine.into()), archive, read_only: false }
+        Disk { ledger, quarantine: Place::at(quarantine.into()), read_only: false }
     }
 
     /// For readers of any copy, whoever owns it: nothing is made or changed.
     pub fn reading(ledger: impl Into<PathBuf>) -> Disk {
         let ledger = Place::at(ledger.into());
-        let (quarantine, archive) = (ledger.path.join("quarantine"), ledger.path.join("archive"));
-        Disk { quarantine: Place::at(quarantine), archive: Place::at(archive), ledger, read_only: true }
+        Disk { quarantine: Place::at(ledger.path.join("quarantine")), ledger, read_only: true }
     }
 
-    fn held(&self, folder: Folder) -> io::Result<&HeldFolder> {
-        self.place(folder)
-            .held_or(|path| if self.read_only { HeldFolder::at(path, false) } else { HeldFolder::make(path) })
+    fn held(&self, folder: Folder) -> io::Result<Arc<HeldFolder>> {
+        let open = |path: &Path| if self.read_only { HeldFolder::at(path, false) } else { HeldFolder::make(path) };
+        match folder {
+            Folder::Ledger => self.ledger.held_or(open),
+            Folder::Quarantine => self.quarantine.held_or(open),
+            Folder::Archive => self.archive(!self.read_only),
+        }
     }
 
     /// As [`Disk::held`], but makes nothing.
-    fn existing(&self, folder: Folder) -> io::Result<&HeldFolder> {
-        self.place(folder).held_or(|path| HeldFolder::at(path, !self.read_only))
+    fn existing(&self, folder: Folder) -> io::Result<Arc<HeldFolder>> {
+        let open = |path: &Path| HeldFolder::at(path, !self.read_only);
+        match folder {
+            Folder::Ledger => self.ledger.held_or(open),
+            Folder::Quarantine => self.quarantine.held_or(open),
+            Folder::Archive => self.archive(false),
+        }
     }
 
-    fn place(&self, folder: Folder) -> &Place {
-        match folder {
-            Folder::Ledger => &self.ledger,
-            Folder::Quarantine => &self.quarantine,
-            Folder::Archive => &self.archive,
+    /// Never held: an operator moves it elsewhere, or mounts one, while the writer lives.
+    fn archive(&self, make: bool) -> io::Result<Arc<HeldFolder>> {
+        let ledger = self.held(Folder::Ledger)?;
+        if make {
+            match mkdirat(ledger.descriptor(), ARCHIVE, Mode::from_bits_truncate(0o700)) {
+                Ok(()) => fsync(ledger.descriptor())?,
+                Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        let strict = !self.read_only;
+        let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
+        let descriptor = openat(ledger.descriptor(), ARCHIVE, flags, Mode::empty())?;
+        HeldFolder::of(descriptor, &ledger.path.join(ARCHIVE), strict).map(Arc::new)
     }
 
     fn open_at(&self, name: Name<'_>, flags: OFlag) -> io::Result<File> {
@@ -105,10 +122,10 @@ impl Place {
         Place { path, held: OnceLock::new() }
     }
 
-    fn held_or(&self, open: impl FnOnce(&Path) -> io::Result<HeldFolder>) -> io::Result<&HeldFolder> {
+    fn held_or(&self, open: impl FnOnce(&Path) -> io::Result<HeldFolder>) -> io::Result<Arc<HeldFolder>> {
         match self.held.get() {
-            Some(held) => Ok(held),
-            None => open(&self.path).map(|held| self.held.get_or_init(|| held)),
+            Some(held) => Ok(Arc::clone(held)),
+            None => open(&self.path).map(|held| Arc::clone(self.held.get_or_init(|| Arc::new(held)))),
         }
     }
 }
@@ -128,7 +145,10 @@ impl HeldFolder {
     fn at(path: &Path, strict: bool) -> io::Result<HeldFolder> {
         let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
-        let descriptor = open(path, flags, Mode::empty())?;
+        HeldFolder::of(open(path, flags, Mode::empty())?, path, strict)
+    }
+
+    fn of(descriptor: OwnedFd, path: &Path, strict: bool) -> io::Result<HeldFolder> {
         if strict {
             check_owner(&fstat(&descriptor)?, path)?;
         }
@@ -174,7 +194,7 @@ impl Storage for Disk {
     type Lock = WriterLock;
 
     fn lock(&self, wait: Duration) -> Result<WriterLock, LockError> {
-        lock(self.held(Folder::Ledger)?, wait)
+        lock(&*self.held(Folder::Ledger)?, wait)
     }
 
     fn create(&self, name: Name<'_>) -> io::Result<File> {
@@ -245,17 +265,20 @@ impl Storage for Disk {
     }
 
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
-        let folder = self.held(folder)?.descriptor();
+        let held = self.held(folder)?;
+        let folder = held.descriptor();
         Ok(renameat(folder, from, folder, to)?)
     }
 
     fn link(&self, file: &str, from: Folder, to: Folder) -> io::Result<()> {
-        let (from, to) = (self.held(from)?.descriptor(), self.held(to)?.descriptor());
+        let (from, to) = (self.held(from)?, self.held(to)?);
+        let (from, to) = (from.descriptor(), to.descriptor());
         Ok(linkat(from, file, to, file, AtFlags::empty())?)
     }
 
     fn unlink(&self, name: Name<'_>) -> io::Result<()> {
-        let folder = self.held(name.folder)?.descriptor();
+        let held = self.held(name.folder)?;
+        let folder = held.descriptor();
         Ok(unlinkat(folder, name.file, UnlinkatFlags::NoRemoveDir)?)
     }
 

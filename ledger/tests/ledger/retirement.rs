@@ -1,18 +1,23 @@
 //! Retirement: the oldest segments go, the chain stays provable, and no crash between leaves anything else.
 
-use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, SimulatedStorage, Stop};
+use ostler_ledger::storage::{
+    Call, Crash, Disk, Fault, FaultKind, Folder, Name, SimulatedDisk, SimulatedStorage, Stop,
+};
 use ostler_ledger::{
     AppendError, Class, Entry, EntryFault, Fold, Ledger, Options, ProveError, Records, RetireError, Retired,
     VerifyOptions, VerifyReport, prove,
 };
 use serde_json::json;
+use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 
 use crate::history::forge;
 use crate::judges::Judges;
 use crate::support::*;
 
 type Files = Vec<(String, Vec<u8>)>;
+type Harm<'a> = &'a dyn Fn(&mut Vec<u8>);
 
 fn small(boot: &str) -> Options {
     Options { segment_bytes: 1500, ..options(boot) }
@@ -162,7 +167,7 @@ fn damage_that_nobody_has_seen_yet_stays_as_evidence() {
         lines.swap(2, 3);
         *bytes = lines.concat();
     };
-    let harm: [&dyn Fn(&mut Vec<u8>); 4] = [
+    let harm: [Harm<'_>; 4] = [
         &|bytes| *bytes.iter_mut().rev().nth(100).unwrap() ^= 1,
         &|bytes| bytes.truncate(bytes.len() - 10),
         &|bytes| bytes.extend(b"{}\n"),
@@ -217,6 +222,24 @@ fn a_retire_record_takes_only_the_files_that_it_was_written_about() {
         assert_eq!(jsonl(&disk)[..5], forged[..5], "{last}");
         assert_eq!(jsonl(&disk).len(), 6, "{last}");
     }
+}
+
+/// Where the archive lies is the operator's business, also while the writer lives.
+#[test]
+fn an_archive_that_was_moved_elsewhere_is_made_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let (folder, elsewhere) = (root.path().join("ledger"), root.path().join("elsewhere"));
+    let disk = Disk::new(&folder, root.path().join("quarantine"));
+    let (mut ledger, _) = Ledger::open(disk, small(BOOT)).unwrap();
+    let names = |folder: &Path| fs::read_dir(folder).unwrap().count();
+    while ledger.sealed_segments() < 2 {
+        ledger.append(&[entry(None, "one of many")], &STAMP).unwrap();
+        ledger.sync().unwrap();
+    }
+    ledger.retire(1, &[], None, &STAMP, true).unwrap();
+    fs::rename(folder.join("archive"), &elsewhere).unwrap();
+    assert!(ledger.retire(1, &[], None, &STAMP, true).unwrap().left.is_none());
+    assert_eq!((names(&elsewhere), names(&folder.join("archive"))), (1, 1));
 }
 
 /// What is kept is never written over: another file in the archive is somebody's.
