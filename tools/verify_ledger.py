@@ -6,7 +6,7 @@
     verify_ledger.py --proof FILE --head SEQ:DIGEST [--json]             a proof against a head that you kept
     verify_ledger.py --serve                                             a JSON case a line on stdin, a report a line on stdout
 
-Exit: 0 sound, 8 not sound, 1 cannot be read, 2 usage. To be copied together with the folder ledger_verifier/ beside it.
+Exit: 0 sound, 8 not sound, 1 cannot be read, 2 usage, 3 no segment file. To be copied together with the folder ledger_verifier/ beside it.
 
 Written from ledger/README.md and ledger/JUDGING.md alone. A case of --serve is
 {"folder":DIR or null,"files":{NAME:BASE64 or null},"since":..,"boot":..}: the files stand in place of those in the folder,
@@ -42,6 +42,15 @@ def read(folder, name):
         return file.read()
 
 
+class Empty(Exception):
+    """A folder without a segment file: of nothing nobody can say that it is sound."""
+
+    def __str__(self):
+        inner = os.path.join(self.args[0], "ledger")
+        has_inner = os.path.isdir(inner) and any(map(FILE, os.listdir(inner)))
+        return "no segment file in %s" % self.args[0] + ("; %s has some" % inner if has_inner else "")
+
+
 def judge(folder, lines, boot=None, since=None, files=None):
     """One reading of a folder, with `files` in place of its own: a report, and the name of the newest segment."""
     files = files or {}
@@ -67,6 +76,8 @@ def judge(folder, lines, boot=None, since=None, files=None):
 def verify(folder, boot, since):
     """Judges a folder that may be written meanwhile: what stands in the newest segment is judged only if it stays."""
     began, before = time.monotonic(), None
+    if since is None and not any(map(FILE, os.listdir(folder))):
+        raise Empty(folder)
     for _reading in range(READINGS_MAX):
         try:
             report, newest = judge(folder, Lines(False), boot, since)
@@ -113,7 +124,7 @@ def show(report):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Verifies a ledger of ostler. Exit: 0 sound, 8 not sound, 1 cannot be read, 2 usage.")
+    parser = argparse.ArgumentParser(description="Verifies a ledger of ostler. Exit: 0 sound, 8 not sound, 1 cannot be read, 2 usage, 3 no segment file.")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("folder", nargs="?", metavar="FOLDER")
     what.add_argument("--history", metavar="FILE")
@@ -137,6 +148,9 @@ def main():
             report = {"schema": 1, "ok": True, "proven": history(data) if asked.history else prove(data, asked.head)}
     except Unsound as unsound:
         report = {"schema": 1, "ok": False, "error": str(unsound)}
+    except Empty as empty:
+        print("verify_ledger: %s" % empty, file=sys.stderr)
+        return 3
     except OSError as error:
         print("verify_ledger: %s" % error, file=sys.stderr)
         return 1

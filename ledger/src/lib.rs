@@ -49,6 +49,7 @@ pub use reader::{ReadError, Records};
 pub use record::{Header, Record};
 pub use recovery::table::Class;
 pub use recovery::{Problem, TailReport};
+pub use segment::is_segment;
 pub use storage::Storage;
 #[cfg(unix)]
 pub use verify::verify_folder;

@@ -61,6 +61,11 @@ pub(crate) fn file_name(first_seq: u64) -> String {
     format!("{first_seq:020}.jsonl")
 }
 
+/// Whether a file of this name in a ledger's folder is one of its segments.
+pub fn is_segment(file: &str) -> bool {
+    first_seq(file).is_some()
+}
+
 /// The first sequence number that a name promises, if it is a segment's name.
 pub(crate) fn first_seq(file: &str) -> Option<u64> {
     let digits = file.strip_suffix(".jsonl")?;

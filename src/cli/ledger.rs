@@ -2,6 +2,7 @@
 //! broker writes. `accept` and `retire` alone write.
 
 mod accept;
+mod destination;
 mod explain;
 mod export;
 mod filter;
@@ -10,7 +11,7 @@ mod proof;
 pub(super) mod record;
 mod resolve;
 mod retire;
-mod source;
+pub(super) mod source;
 mod stats;
 mod tail;
 mod verify;

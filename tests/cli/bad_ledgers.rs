@@ -3,7 +3,7 @@
 
 use super::refused::refused;
 use super::text;
-use crate::support::{Root, finish};
+use crate::support::{Output, Root, finish};
 use ostler_ledger::storage::Disk;
 use ostler_ledger::{Entry, Ledger, Options, Stamp};
 use serde_json::{Value, json};
@@ -66,14 +66,20 @@ fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
+/// What the verifier that shares no code with the product says of a ledger folder.
+#[track_caller]
+pub(super) fn second_judge(folder: &Path) -> Output {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/verify_ledger.py");
+    let mut python = Command::new("python3");
+    finish(python.arg(script).arg(folder).arg("--json"), b"")
+}
+
 /// What both verifiers say of a ledger folder: the classes of its problems. They must agree on all but the sentences.
 #[track_caller]
 pub(super) fn judged(root: &Root, folder: &Path) -> Vec<String> {
     let first = root.ostler(["--json", "ledger", "verify", "--ledger", folder.to_str().unwrap()]);
     let exit = first.code();
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/verify_ledger.py");
-    let mut python = Command::new("python3");
-    let second = finish(python.arg(script).arg(folder).arg("--json"), b"");
+    let second = second_judge(folder);
     assert_eq!(second.code(), exit, "{first:?} {second:?}");
     let problems = |document: &Value| -> Value {
         let mut problems = document["problems"].clone();

@@ -13,6 +13,8 @@ mod hints;
 mod keys;
 /// The ledger without a broker.
 mod ledger;
+/// Which files its commands write to and read from.
+mod ledger_files;
 mod ledger_trust;
 /// From spawn to prune, as documents.
 mod lifecycle;

@@ -2,6 +2,7 @@
 
 use ostler_ledger::VerifyOptions;
 
+use super::super::ledger::source::has_segment;
 use super::Check;
 use crate::os::paths::StateRoot;
 use crate::os::process::boot_id;
@@ -11,6 +12,9 @@ pub(super) fn check(root: &StateRoot) -> Check {
     let folder = root.path().join("ledger");
     if !folder.is_dir() {
         return Check::skip(CHECK, "there is none yet");
+    }
+    if !has_segment(&folder) {
+        return Check::skip(CHECK, format!("no segment file in {}", folder.display()));
     }
     let options = VerifyOptions { boot: boot_id().ok(), since: None };
     match ostler_ledger::verify_folder(&folder, &options) {

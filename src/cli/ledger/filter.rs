@@ -68,9 +68,9 @@ pub(super) struct Selection {
     types: Vec<String>,
     /// As records write it, so that they compare as text.
     since: Option<String>,
-    until: Option<String>,
+    pub(super) until: Option<String>,
     pub(super) from: u64,
-    to: u64,
+    pub(super) to: u64,
 }
 
 impl Filter {

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// The session's id, its name (the newest session that was spawned with it) or a unique prefix of its id
     #[arg(value_name = "ID")]
     session: String,
-    /// Write its records to this file as they are stored: `ostler ledger verify --history FILE` proves them without the ledger
+    /// Write its records to this file as they are stored: `ostler ledger verify --history FILE` proves them without the ledger; `-` is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["operation", "key", "types", "since", "until", "from", "to"])]
     export: Option<PathBuf>,
     #[command(flatten)]
@@ -32,8 +32,8 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failure> {
     let look = source.look(format!("show the history of {}", args.session), context)?;
     let selection = args.narrow.resolve(Some(&args.session), &look)?;
-    if let Some(path) = &args.export {
-        return export::to_file(path, &selection, &look, context);
+    if args.export.is_some() {
+        return export::to(args.export.as_deref(), "export", &selection, &look, context);
     }
     let id = selection.session.as_deref().unwrap_or_default();
     let mut telling = Telling {

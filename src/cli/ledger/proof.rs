@@ -1,7 +1,7 @@
 //! `ostler ledger prove SEQ` and `ostler ledger verify --proof FILE --head SEQ:DIGEST`: one document shows that a record belongs to the history
 //! that ends with a head which somebody kept, and is verified without the ledger and without trusting whoever hands it out.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ostler_ledger::limits::PROOF_BYTES_MAX;
@@ -13,13 +13,12 @@ use super::super::exit::Exit;
 use super::super::failure::Failure;
 use super::super::output::document_of;
 use super::super::text;
-use super::export::{place, unwritten};
+use super::destination::{self, Destination};
 use super::source::{Look, Source};
 use super::verify::{reader, unreadable, verdict};
 use super::{record, words::words};
 use crate::os::arg::Arg;
 use crate::os::clock;
-use crate::os::replacement::Replacement;
 use crate::rpc::error::{ErrorCode, WireError};
 
 /// What to prove.
@@ -30,7 +29,7 @@ pub(crate) struct Args {
     /// The head that the proof is to lead to, one that was kept elsewhere [default: the newest]
     #[arg(long, value_name = "SEQ:DIGEST")]
     head: Option<Position>,
-    /// Write the proof to this file, which is replaced at once when all is written [default: standard output]
+    /// Write the proof to this file, which is replaced at once when all is written; `-` is standard output [default: -]
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
 }
@@ -38,7 +37,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failure> {
     let look = source.look(format!("prove record {}", args.seq), context)?;
     let proof = prove(&look.storage, args.seq, args.head).map_err(|error| unproved(&error, &look))?;
-    match &args.export {
+    match destination::file(args.export.as_deref()) {
         Some(path) => to_file(path, &proof, &look, context)?,
         None if context.output.json => {
             let document = String::from_utf8(proof.document()).expect("JSON is UTF-8");
@@ -54,13 +53,9 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
 }
 
 fn to_file(path: &Path, proof: &Proof, look: &Look, context: &Context) -> Result<(), Failure> {
-    let unwritten = |error: &std::io::Error| unwritten(path, error, "export", look);
     let document = proof.document();
-    let (folder, name) = place(path).map_err(|error| unwritten(&error))?;
-    let mut file = Replacement::begin(&folder, &name).map_err(|error| unwritten(&error))?;
-    let written = file.write_all(&document).and_then(|()| file.write_all(b"\n"));
-    written.map_err(|error| unwritten(&error))?;
-    file.commit().map_err(|error| unwritten(&error))?;
+    let destination = Destination { path, flag: "export", look };
+    destination.fill(|sink| sink.put(&document).and_then(|()| sink.put(b"\n")))?;
     let bytes = document.len() + 1;
     let document = json!({
         "output": Arg::from(path.as_os_str()), "seq": proof.seq, "head": proof.head, "bytes": bytes,

@@ -1,13 +1,15 @@
 //! Which ledger is looked at: the state root's own, or a copy anywhere (`--ledger DIR`). Nothing here takes a lock, makes or changes a file, or
 //! needs a broker; whole turns only, so a broker may write meanwhile.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use ostler_ledger::storage::Disk;
-use ostler_ledger::{Onward, ReadError, Record, Records, record_at};
+use ostler_ledger::{Onward, ReadError, Record, Records, is_segment, record_at};
 
 use super::super::context::Context;
 use super::super::failure::Failure;
+use super::super::text;
 use super::record;
 use crate::os::paths::StateRoot;
 use crate::os::process::boot_id;
@@ -39,8 +41,18 @@ impl Source {
     /// Opens it.
     ///
     /// # Errors
-    /// `not_found` if there is none, and what keeps the root from being named.
+    /// `not_found` if there is none, or a folder without any segment file: of nothing nobody can say that it is sound, and it is easily
+    /// another folder than the one that was meant. Also what keeps the root from being named.
     pub(crate) fn look(&self, attempt: impl Into<String>, context: &Context) -> Result<Look, Failure> {
+        let look = self.look_even_at_nothing(attempt, context)?;
+        if has_segment(&look.folder) { Ok(look) } else { Err(look.empty()) }
+    }
+
+    /// As [`Source::look`], also of a folder without any segment file: for who knows what should be there.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn look_even_at_nothing(&self, attempt: impl Into<String>, context: &Context) -> Result<Look, Failure> {
         let attempt = attempt.into();
         let folder = match &self.folder {
             Some(folder) => named(folder, &attempt)?,
@@ -111,9 +123,33 @@ impl Look {
         self.failure(error)
     }
 
+    /// There is no segment file.
+    fn empty(&self) -> Failure {
+        let inner = self.folder.join("ledger");
+        let remedy = match (self.is_copy, has_segment(&inner)) {
+            (true, true) => {
+                format!("the same command with --ledger {}", text::shell_str(&inner.display().to_string()))
+            }
+            (true, false) => "another --ledger DIR, one with files like 00000000000000000001.jsonl".to_owned(),
+            (false, _) => "ostler doctor, another --root, or --ledger DIR for a copy".to_owned(),
+        };
+        let error = WireError::new(ErrorCode::NotFound, format!("no segment file in {}", self.folder.display()));
+        self.failure(error.reason("ledger").with("remedy", remedy))
+    }
+
     /// This error, as a failure of what is being tried.
     pub(crate) fn failure(&self, error: WireError) -> Failure {
         Failure::new(self.attempt.clone(), error)
+    }
+}
+
+/// Whether any file in the folder is a segment by its name. What cannot be listed is left to the reader, who says why.
+pub(crate) fn has_segment(folder: &Path) -> bool {
+    match std::fs::read_dir(folder) {
+        Ok(mut entries) => {
+            entries.any(|entry| entry.is_ok_and(|entry| entry.file_name().to_str().is_some_and(is_segment)))
+        }
+        Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
 

@@ -2,9 +2,12 @@
 //! finding's place and the sessions that it may concern.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::OFlag;
 use ostler_ledger::{
     ExcerptReport, Position, Problem, TailReport, VerifyOptions, Watched, verify_excerpt, verify_watching,
 };
@@ -51,7 +54,11 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
 }
 
 fn ledger(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failure> {
-    let look = source.look("verify the ledger", context)?;
+    // Against a head that was kept an emptied ledger is a loss, which is more than that nothing is there.
+    let look = match args.since {
+        Some(_) => source.look_even_at_nothing("verify the ledger", context)?,
+        None => source.look("verify the ledger", context)?,
+    };
     let began_us = clock::boot_us();
     let options = VerifyOptions { boot: look.boot(), since: args.since };
     let total = ostler_ledger::head(&look.storage).map_err(|error| look.unreadable(&error))?.bytes;
@@ -83,10 +90,10 @@ fn ledger(args: &Args, source: &Source, context: &Context) -> Result<Exit, Failu
 
 /// Lines that were handed out, by themselves.
 fn history(path: &Path, since: Option<Position>, context: &Context) -> Result<Exit, Failure> {
-    let unreadable = |error: std::io::Error| unreadable(path, &error, "verify the lines of a file", "history");
+    let unreadable = |error: io::Error| unreadable(path, &error, "verify the lines of a file", "history");
     let began_us = clock::boot_us();
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let file = reader(path).map_err(unreadable)?;
+    let file = reader(path).and_then(Bounded::new).map_err(unreadable)?;
     let report = verify_excerpt(BufReader::with_capacity(256 * 1024, file), &name, since).map_err(unreadable)?;
     let elapsed_ms = clock::boot_us().saturating_sub(began_us) / 1000;
     let document = json!({
@@ -98,17 +105,68 @@ fn history(path: &Path, since: Option<Position>, context: &Context) -> Result<Ex
     Ok(if report.ok() { Exit::Done } else { Exit::Integrity })
 }
 
-/// A file, or for `-` the standard input.
-pub(super) fn reader(path: &Path) -> std::io::Result<Box<dyn Read>> {
-    Ok(if path == Path::new("-") { Box::new(std::io::stdin().lock()) } else { Box::new(File::open(path)?) })
+/// A regular file, or for `-` the standard input. A pipe or device under a name is refused: reading it may wait, or go on, for ever.
+pub(super) fn reader(path: &Path) -> io::Result<File> {
+    if path == Path::new("-") {
+        return Ok(File::from(io::stdin().as_fd().try_clone_to_owned()?));
+    }
+    // Not to wait for the writer of a pipe; for a regular file it means nothing.
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file")),
+    }
+}
+
+/// Lines that were handed out are at most this many bytes, more than any ledger that is kept: without a limit standard input might never end.
+const HISTORY_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
+
+/// A file that is refused once it turns out to be too long, a regular one before it is read.
+struct Bounded {
+    file: File,
+    left: u64,
+}
+
+impl Bounded {
+    fn new(file: File) -> io::Result<Bounded> {
+        if file.metadata()?.len() > HISTORY_BYTES_MAX {
+            return Err(too_long());
+        }
+        Ok(Bounded { file, left: HISTORY_BYTES_MAX })
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        let wide = u64::try_from(read).unwrap_or(u64::MAX);
+        self.left = self.left.checked_sub(wide).ok_or_else(too_long)?;
+        Ok(read)
+    }
+}
+
+fn too_long() -> io::Error {
+    io::Error::new(ErrorKind::FileTooLarge, format!("it is longer than {HISTORY_BYTES_MAX} bytes"))
 }
 
 /// A file that cannot be read, as an error of the contract; `reason` names what it was to hold.
-pub(super) fn unreadable(path: &Path, error: &std::io::Error, attempt: &'static str, reason: &'static str) -> Failure {
-    let is_missing = matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory);
-    let code = if is_missing { ErrorCode::NotFound } else { ErrorCode::StorageFailed };
+pub(super) fn unreadable(path: &Path, error: &io::Error, attempt: &'static str, reason: &'static str) -> Failure {
+    let kind = error.kind();
+    let another = "the same command with another FILE".to_owned();
+    let (code, remedy) = if matches!(kind, ErrorKind::NotFound | ErrorKind::NotADirectory) {
+        (ErrorCode::NotFound, another)
+    } else if kind == ErrorKind::FileTooLarge {
+        (ErrorCode::TooLarge, "parts of it, each exported with --from SEQ and --to SEQ".to_owned())
+    } else if kind == ErrorKind::InvalidInput && path.is_dir() {
+        (ErrorCode::InvalidInput, another)
+    } else if kind == ErrorKind::InvalidInput {
+        let path = text::shell_str(&path.display().to_string());
+        (ErrorCode::InvalidInput, format!("the same command with - in place of {path}, and < {path} behind it"))
+    } else {
+        (ErrorCode::StorageFailed, another)
+    };
     let error = WireError::new(code, format!("{} cannot be read: {error}", path.display())).reason(reason);
-    Failure::new(attempt, error.with("remedy", "the same command with another FILE"))
+    Failure::new(attempt, error.with("remedy", remedy))
 }
 
 pub(super) fn verdict(ok: bool, context: &Context) -> String {
@@ -167,4 +225,21 @@ fn of_excerpt(report: &ExcerptReport, context: &Context) -> String {
     shown.extend(report.last.map(|last| format!("  last {last}")));
     shown.push('\n');
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_end_is_refused_where_the_limit_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("four");
+        std::fs::write(&path, "four").unwrap();
+        let read = |left| {
+            let mut bytes = Vec::new();
+            Bounded { file: reader(&path).unwrap(), left }.read_to_end(&mut bytes).map_err(|error| error.kind())
+        };
+        assert_eq!((read(4), read(3)), (Ok(4), Err(ErrorKind::FileTooLarge)));
+    }
 }
