@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Records of one append stay below this many bytes; more inputs wait for the next append of the same turn.
 pub const BATCH_BYTES: usize = 192 * 1024;
-/// Conflict records that wait for a turn that syncs anyway. More than that are counted, not kept.
+/// Conflict records that wait for a turn that syncs anyway. Of more than that there is no record.
 const CONFLICTS_KEPT: usize = 64;
 
 /// A snapshot is due when a share of its own length lies behind it: then all of them together are at most so many times as long

@@ -3,6 +3,8 @@
 //! Only root can mount. Elsewhere a test says so aloud and checks nothing; the gate runs as root.
 
 use super::root::Root;
+use super::{SOON, wait_until};
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -61,7 +63,11 @@ impl DiskRoot {
     /// From now on nothing can be written, or again it can.
     pub(crate) fn set_read_only(&self, read_only: bool) {
         let flags = if read_only { MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY } else { MsFlags::MS_REMOUNT };
-        self.disk.mount(flags).expect("it was mounted, and nothing is open for writing");
+        // Who was shut down says so a moment before its last file is closed.
+        wait_until(SOON, "the last writer to leave", || match self.disk.mount(flags) {
+            Err(Errno::EBUSY) => false,
+            mounted => mounted.map(|()| true).expect("it was mounted"),
+        });
     }
 
     fn filler(&self) -> PathBuf {
