@@ -290,12 +290,16 @@ mod tests {
 
     #[test]
     fn a_ledger_that_does_not_verify_fails_the_test() {
-        let root = stand_in("echo '{\"ok\":false}'");
-        fs::create_dir_all(root.path().join("ledger")).unwrap();
+        let bad = || {
+            let root = stand_in("echo '{\"ok\":false}'");
+            fs::create_dir_all(root.path().join("ledger")).unwrap();
+            fs::write(root.path().join("ledger/00000000000000000001.jsonl"), "").unwrap();
+            root
+        };
+        let root = bad();
         let failure = panic::catch_unwind(move || drop(root)).unwrap_err();
         assert!(failure.downcast_ref::<String>().unwrap().contains("the ledger does not verify"));
-        let mut root = stand_in("echo '{\"ok\":false}'");
-        fs::create_dir_all(root.path().join("ledger")).unwrap();
+        let mut root = bad();
         root.damages_the_ledger();
     }
 
