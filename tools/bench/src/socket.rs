@@ -41,7 +41,7 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
     client.ask(&known)?;
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| broker.client()).collect::<Result<_, _>>()?;
     let sizes = Sizes { appended: turn_bytes, answer: client.answer };
-    let mut echo = Echo::start(scratch, CLIENTS, sizes)?;
+    let echo = std::cell::RefCell::new(Echo::start(scratch, CLIENTS, sizes)?);
     let keys = std::cell::RefCell::new(keys);
     let client = std::cell::RefCell::new(client);
 
@@ -62,20 +62,41 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
     };
     let mut least = |series: &mut Series| {
         let requests: Vec<Vec<u8>> = (0..plan.many).map(|_| known.clone()).collect();
+        let mut echo = echo.borrow_mut();
         let (began, cpu) = (Instant::now(), echo.cpu());
         all_at_once(&mut echo.clients, &requests)?;
         let took = began.elapsed();
         series.add(plan.many, took, echo.cpu().saturating_sub(cpu));
         Ok(())
     };
-    let contenders: &mut [Contender<'_>] = &mut [&mut one, &mut replayed, &mut floor, &mut many, &mut least];
+    let mut alone = |series: &mut Series| {
+        for _ in 0..plan.single {
+            let mut echo = echo.borrow_mut();
+            let (began, cpu) = (Instant::now(), echo.cpu());
+            echo.clients[0].ask(&known)?;
+            let took = began.elapsed();
+            series.add(1, took, echo.cpu().saturating_sub(cpu));
+        }
+        Ok(())
+    };
+    let contenders: &mut [Contender<'_>] =
+        &mut [&mut one, &mut replayed, &mut floor, &mut many, &mut least, &mut alone];
     let (series, pressure) = in_turns(plan.rounds, contenders)?;
-    let [one, replayed, floor, many, least] = series.as_slice() else { return Err("five contenders".to_owned()) };
+    let [one, replayed, floor, many, least, alone] = series.as_slice() else {
+        return Err("six contenders".to_owned());
+    };
     let bytes = format!("{turn_bytes} bytes appended, fdatasync");
     let row = |name: &str, what: &str, goal, ours| Row::new(name, what, goal, ours, pressure);
     Ok(vec![
         row("socket-1", "a request over the socket: one turn, one sync (prune of nothing)", Goal::AtMost(1.7), one)
             .against(&bytes, floor),
+        row(
+            "socket-1-least",
+            "floor of that: an echo with the same threads, bytes and syncs",
+            Goal::InReach(1.7),
+            alone,
+        )
+        .against(&bytes, floor),
         row("socket-0", "a request that writes nothing: a known key", Goal::None, replayed).against(&bytes, floor),
         row("socket-32", "32 clients with one request each, against one client", Goal::AtMost(0.2), many)
             .against("one client", one),
@@ -136,18 +157,18 @@ fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Res
         Row::new("socket-2", &what, Goal::AtMost(3.2), delete, pressure)
             .against("700 bytes appended, fdatasync", floor),
         Row::new(
-            "socket-2-files",
-            "of it: removing such files, and syncing their folder",
-            Goal::None,
-            removal,
+            "socket-2-least",
+            "floor of that: the same removal between two records appended and synced, on one thread",
+            Goal::InReach(3.2),
+            least,
             pressure,
         )
         .against("700 bytes appended, fdatasync", floor),
         Row::new(
-            "socket-2-least",
-            "the least of it: the same removal between two records appended and synced, on one thread",
+            "socket-2-files",
+            "of it: removing such files, and syncing their folder",
             Goal::None,
-            least,
+            removal,
             pressure,
         )
         .against("700 bytes appended, fdatasync", floor),
