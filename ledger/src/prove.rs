@@ -10,11 +10,11 @@ use crate::limits::{LINE_BYTES_MAX, PROOF_BYTES_MAX, VERSION};
 use crate::merkle;
 use crate::proof::{Proof, ProofError};
 use crate::record::{Judged, judge};
-use crate::recovery::lines::{Lines, content_len};
+use crate::recovery::lines::{Lines, read_content};
 use crate::recovery::segment_names;
 use crate::seal::{SEAL_TYPE, SealBody};
 use crate::segment::{SegmentBody, in_ledger};
-use crate::storage::{Access, Storage, read_from, read_part};
+use crate::storage::{Access, Storage, read_part};
 
 /// There is no proof.
 #[derive(Debug, thiserror::Error)]
@@ -195,10 +195,7 @@ impl<S: Storage> Files<'_, S> {
     }
 
     fn read(&self, index: usize) -> Result<Vec<u8>, ProveError> {
-        let opened = self.storage.open(in_ledger(&self.names[index].0), Access::Read)?;
-        let mut bytes = read_from(self.storage, &opened, 0)?;
-        bytes.truncate(content_len(&bytes));
-        Ok(bytes)
+        Ok(read_content(self.storage, &self.names[index].0)?)
     }
 }
 

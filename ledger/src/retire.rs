@@ -15,7 +15,7 @@ use crate::entry::Entry;
 use crate::limits::LINE_BYTES_MAX;
 use crate::merkle::Tree;
 use crate::record::{Judged, judge};
-use crate::recovery::lines::{Lines, content_len};
+use crate::recovery::lines::{Lines, read_content};
 use crate::recovery::past::{Past, SegmentFile};
 use crate::recovery::repair::{RepairError, create_empty};
 use crate::seal::SealBody;
@@ -121,9 +121,7 @@ pub(crate) fn describe<S: Storage>(
 
 /// The length of a segment without fill, if every line of it verifies and they are what its seal says.
 fn whole<S: Storage>(storage: &S, segment: &SegmentFile, seal: &SealBody) -> io::Result<Option<u64>> {
-    let file = storage.open(in_ledger(&segment.file()), Access::Read)?;
-    let mut bytes = read_from(storage, &file, 0)?;
-    bytes.truncate(content_len(&bytes));
+    let bytes = read_content(storage, &segment.file())?;
     let (mut tree, mut last) = (Tree::default(), None);
     for line in Lines::new(&bytes, 0) {
         match judge(line.bytes) {

@@ -2,8 +2,12 @@
 //!
 //! Promises: every byte belongs to exactly one line; trailing LF fill is no content.
 
+use std::io;
+
 use super::Repaired;
 use super::hole::Place;
+use crate::segment::in_ledger;
+use crate::storage::{Access, Storage, read_from};
 
 /// A segment as it was read.
 #[derive(Debug, Default)]
@@ -77,6 +81,14 @@ pub(crate) fn content_len(bytes: &[u8]) -> usize {
         None => 0,
         Some(last) => bytes.len().min(last + 2),
     }
+}
+
+/// What stands in a segment's file, without trailing LF fill.
+pub(crate) fn read_content<S: Storage>(storage: &S, file: &str) -> io::Result<Vec<u8>> {
+    let opened = storage.open(in_ledger(file), Access::Read)?;
+    let mut bytes = read_from(storage, &opened, 0)?;
+    bytes.truncate(content_len(&bytes));
+    Ok(bytes)
 }
 
 /// The lines of some bytes, from an offset on.

@@ -95,9 +95,7 @@ impl Disk {
             }
         }
         let strict = !self.read_only;
-        let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
-        let descriptor = openat(ledger.descriptor(), ARCHIVE, flags, Mode::empty())?;
+        let descriptor = openat(ledger.descriptor(), ARCHIVE, HeldFolder::flags(strict), Mode::empty())?;
         HeldFolder::of(descriptor, &ledger.path.join(ARCHIVE), strict).map(Arc::new)
     }
 
@@ -143,9 +141,12 @@ impl HeldFolder {
 
     /// Opens a folder that is there; `strict` demands that it is ours alone.
     fn at(path: &Path, strict: bool) -> io::Result<HeldFolder> {
+        HeldFolder::of(open(path, HeldFolder::flags(strict), Mode::empty())?, path, strict)
+    }
+
+    fn flags(strict: bool) -> OFlag {
         let link = if strict { OFlag::O_NOFOLLOW } else { OFlag::empty() };
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link;
-        HeldFolder::of(open(path, flags, Mode::empty())?, path, strict)
+        OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | link
     }
 
     fn of(descriptor: OwnedFd, path: &Path, strict: bool) -> io::Result<HeldFolder> {
