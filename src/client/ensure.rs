@@ -101,19 +101,21 @@ pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError
     let deadline = options.deadline.at_most(options.ensure_within);
     let root = StateRoot::open_or_create(&options.root)?;
     let search = Search::new(options, &root, deadline);
-    let mut pauses = quick();
+    let (mut pauses, mut full) = (quick(), None);
     loop {
-        match search.try_once(search.share(4)) {
+        let absence = match search.try_once(search.share(4)) {
             Ok(met) => return Ok(met),
             Err(Missed::Refused(error)) => return Err(error),
-            // It lives and answers: another start cannot help, a free place can.
-            Err(Missed::Absent(absence)) if absence.is_full() => {
-                if !pauses.pause(deadline) {
-                    return Err(search.unreachable(Missed::Absent(absence)));
-                }
-            }
-            Err(Missed::Absent(_)) => break,
+            Err(Missed::Absent(absence)) => absence.after(full),
+        };
+        // It lives and answers: another start cannot help, a free place can.
+        if !absence.is_full() {
+            break;
         }
+        if !pauses.pause(deadline) {
+            return Err(search.unreachable(Missed::Absent(absence)));
+        }
+        full = Some(absence);
     }
     let _guard = match search.guard()? {
         Guard::Met(met) => return Ok(*met),
@@ -225,14 +227,16 @@ impl<'a> Search<'a> {
 
     /// Tries until it is met, or not to be met, or the deadline has passed.
     fn try_until(&self, deadline: Deadline, pauses: &mut Pauses) -> Result<Met, Missed> {
+        let mut full = None;
         loop {
-            match self.try_once(deadline) {
-                Err(Missed::Absent(absence)) if absence.is_certain() || !pauses.pause(deadline) => {
-                    return Err(Missed::Absent(absence));
-                }
-                Err(Missed::Absent(_)) => {}
+            let absence = match self.try_once(deadline) {
+                Err(Missed::Absent(absence)) => absence.after(full),
                 done => return done,
+            };
+            if absence.is_certain() || !pauses.pause(deadline) {
+                return Err(Missed::Absent(absence));
             }
+            full = absence.is_full().then_some(absence);
         }
     }
 
@@ -341,6 +345,15 @@ impl Search<'_> {
 }
 
 impl Absence {
+    /// What there is to tell after an earlier answer that the broker is full: the last try is cut short by the deadline, and its silence says
+    /// less than that answer.
+    fn after(self, full: Option<Absence>) -> Absence {
+        match (self, full) {
+            (Absence::NoAnswer(HelloError::Channel(ChannelError::Late)), Some(full)) => full,
+            (absence, _) => absence,
+        }
+    }
+
     /// Whether a broker answered that it has no place for this connection now.
     fn is_full(&self) -> bool {
         match self {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ostler::client::{Client, ClientOptions, ensure};
+use ostler::rpc::envelope;
 use ostler::rpc::error::{ErrorCode, Retry, WireError};
 use serde_json::Value;
 
@@ -201,6 +202,31 @@ fn field_b08_a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
     let report = ensure(arena.options(&[], Duration::from_secs(8))).unwrap();
     assert!(report.started);
     assert_ne!(report.broker.incarnation, record.broker.incarnation);
+}
+
+/// The last try of a caller is cut short by its deadline: that silence is not what a full broker said.
+#[test]
+fn what_a_full_broker_said_is_told_although_the_last_try_heard_nothing() {
+    for no_start in [false, true] {
+        let arena = Arena::new();
+        ensure(arena.options(&[], SOON)).unwrap();
+        let record = arena.record().unwrap();
+        arena.broker().kill_9();
+        let path = record.broker.endpoint.strip_prefix("unix:").unwrap();
+        std::fs::remove_file(path).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let full = std::thread::spawn(move || {
+            let error = WireError::new(ErrorCode::Capacity, "all 3 connections are in use".to_owned());
+            let (mut first, _) = listener.accept().expect("the caller comes");
+            std::io::Write::write_all(&mut first, &envelope::response(&Value::Null, &Err(error))).expect("it hears");
+            // Whoever comes after the first waits until the test is over.
+            listener
+        });
+        let options = ClientOptions { no_start, ..arena.options(&[], Duration::from_secs(1)) };
+        let error = Client::connect_or_start(options).unwrap_err();
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::Capacity, "all 3 connections are in use"));
+        drop(full.join());
+    }
 }
 
 /// Reports BrowserSkill#55, materialize#12050: the broker holds nothing of the client that started it.
