@@ -156,7 +156,7 @@ mod tests {
 
     /// Report opencode#27843: a reader met a half-written record.
     #[test]
-    fn twenty_readers_never_meet_half_a_record() {
+    fn field_b16_twenty_readers_never_meet_half_a_record() {
         let home = tempfile::tempdir().unwrap();
         let root = StateRoot::open_or_create(&home.path().join("root")).unwrap();
         publish(&root, &example("0")).unwrap();

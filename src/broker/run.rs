@@ -21,6 +21,7 @@ use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
 use crate::os::clock;
 use crate::os::deadline::Deadline;
 use crate::os::priority;
+use crate::os::signal;
 use crate::rpc::convert::{lack_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
@@ -35,6 +36,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 /// How often the watch looks.
 const WATCH: Duration = Duration::from_secs(1);
+/// So long without a look is a machine that was suspended, or a process that was stopped.
+const SLEPT_MS: u64 = 5_000;
 /// Between two checkpoints of last-seen times, microseconds.
 const BEAT_US: u64 = 60_000_000;
 /// How long the broker may take to answer its own hello.
@@ -72,6 +75,9 @@ impl End {
 /// Runs a broker for this root until it leaves.
 pub fn run(root: &Path) -> End {
     let mut reporter = Reporter::of_process();
+    if let Err(error) = signal::outlive_size_limit() {
+        tracing::warn!(%error, "a limit on the size of files would end this broker");
+    }
     let begun = match start::begin(root, &mut reporter) {
         Ok(begun) => begun,
         Err(NotBegun::Lost(winner)) => {
@@ -158,6 +164,7 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
     scrub.into_iter().for_each(|scrub| scrub.begin(scrubbed.clone()));
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
     let mut beaten_us = clock::boot_us();
+    let mut looked_us = beaten_us;
     let mut second = tokio::time::interval(WATCH);
     second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut signals = match Signals::new() {
@@ -173,6 +180,7 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
                 if !keep_published(&published, &server) {
                     return fenced();
                 }
+                note_sleep(&mut looked_us);
                 tend(&front, &mut beaten_us).await;
             }
             wish = leave.recv() => break wish.unwrap_or(false),
@@ -362,6 +370,16 @@ fn record(begun: &Begun, bound: &Bound) -> Record {
     };
     let root_id = RootId::new(begun.root.device(), begun.root.inode());
     Record { schema: SCHEMA, broker, root_id, token: crate::os::entropy::hex::<32>() }
+}
+
+/// Says it once when the machine or this process slept. Nothing follows from it: whoever holds the lock still is the broker still.
+fn note_sleep(looked_us: &mut u64) {
+    let now_us = clock::boot_us();
+    let gap_ms = now_us.saturating_sub(*looked_us) / 1_000;
+    *looked_us = now_us;
+    if gap_ms >= SLEPT_MS {
+        tracing::warn!(gap_ms, "slept, and is the broker still");
+    }
 }
 
 /// What is due once a second: a look whether the disk takes records again, if it did not, and at times a checkpoint.

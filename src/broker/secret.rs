@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The file's name in the state root.
-const FILE_NAME: &str = "request.secret";
+pub(super) const FILE_NAME: &str = "request.secret";
 const SECRET_BYTES: usize = 32;
 const SINCE_BYTES: usize = 8;
 

@@ -10,7 +10,7 @@ use super::lock::{self, Acquired, Outcome};
 use super::owner::Owner;
 use super::report::{Reporter, Stage};
 use super::scrub::Scrub;
-use super::secret::Secret;
+use super::secret::{self, Secret};
 use super::turn::{BeginError, Told, Turn};
 use crate::machine::limits::{self, Retention};
 use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId};
@@ -97,7 +97,8 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     let incarnation = lock::incarnation(turn.ledger_id(), lock.owner());
     let next = turn.view().head().seq + 1;
     let secret = Secret::open(root.path(), next);
-    let secret = secret.map_err(|error| stored(&format!("read the secret of {}", root.path().display()), &error))?;
+    let secret =
+        secret.map_err(|error| stored(&format!("read {}", root.path().join(secret::FILE_NAME).display()), &error))?;
     let incomparable = secret.notice(&turn.view().read());
     incomparable.iter().for_each(|notice| tracing::error!(notice, "the secret of the request digests was lost"));
     reporter.stage(Stage::Generation);

@@ -5,7 +5,20 @@ use nix::time::{ClockId, clock_gettime};
 /// Microseconds since the Unix epoch. Advisory: it may jump, so nothing is ordered by it.
 #[must_use]
 pub fn wall_us() -> u64 {
-    read_us(ClockId::CLOCK_REALTIME)
+    shifted(read_us(ClockId::CLOCK_REALTIME))
+}
+
+#[cfg(not(feature = "testing"))]
+fn shifted(us: u64) -> u64 {
+    us
+}
+
+/// In a test build the wall clock can be set: the file that `OSTLER_TEST_WALL` names holds the seconds by which it is off.
+#[cfg(feature = "testing")]
+fn shifted(us: u64) -> u64 {
+    let file = super::environment::Environment::process().get("OSTLER_TEST_WALL");
+    let seconds = file.and_then(|file| std::fs::read_to_string(file).ok()).and_then(|text| text.trim().parse().ok());
+    us.saturating_add_signed(seconds.map_or(0, |seconds: i64| seconds.saturating_mul(1_000_000)))
 }
 
 /// Microseconds since the machine started, suspended time included: a deadline passes while the lid is closed.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, Signal};
 
 use super::clock;
 use super::identity::{Liveness, ProcessIdentity};
@@ -162,6 +162,16 @@ fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     let fd = i32::try_from(fd).map_err(io::Error::other)?;
     // SAFETY: the kernel has just given us this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A file that has reached the size limit of this process is an error of the write from now on, and not the end of the process.
+///
+/// # Errors
+/// What the system answers.
+pub fn outlive_size_limit() -> io::Result<()> {
+    // SAFETY: ignoring runs no code of ours.
+    unsafe { nix::sys::signal::signal(Signal::SIGXFSZ, SigHandler::SigIgn) }?;
+    Ok(())
 }
 
 #[cfg(test)]

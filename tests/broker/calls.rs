@@ -42,7 +42,7 @@ fn keys_are_made_of_the_brokers_time() {
 }
 
 #[test]
-fn a_call_that_is_late_says_so_and_what_key_finds_out() {
+fn field_b10_a_call_that_is_late_says_so_and_what_key_finds_out() {
     let arena = Arena::new();
     drop(Client::connect_or_start(arena.options(&[], SOON)).unwrap());
     let broker = arena.broker();

@@ -108,7 +108,7 @@ fn every_spelling_of_a_root_finds_the_same_broker() {
 
 /// A root copied with its record and lock is another root: its clients do not land at the broker of the first.
 #[test]
-fn a_copied_root_gets_a_broker_of_its_own() {
+fn field_b_own_a_copied_root_gets_a_broker_of_its_own() {
     let arena = Arena::new();
     let first = arena.ensure().exits(0).json();
     let copy = arena.folder().join("copy");

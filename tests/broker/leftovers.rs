@@ -195,7 +195,7 @@ fn a_left_over_guard_of_the_clients_makes_nobody_wait() {
 
 /// What was published by the dead is believed by nobody: the address leads to a bystander that says nothing.
 #[test]
-fn a_left_over_address_at_which_a_stranger_listens_is_passed_by() {
+fn field_b_own_a_left_over_address_at_which_a_stranger_listens_is_passed_by() {
     let root = Root::new();
     let broker = root.ensure();
     root.kill_broker();

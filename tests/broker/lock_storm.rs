@@ -60,7 +60,7 @@ fn owners_that_are_killed_leave_the_lock_to_the_next() {
 }
 
 #[test]
-fn a_folder_in_the_locks_place_is_overcome_by_one_at_a_time() {
+fn field_a_own_a_folder_in_the_locks_place_is_overcome_by_one_at_a_time() {
     for _ in 0..15 {
         let arena = Arena::new();
         let root = ostler::os::paths::StateRoot::open_or_create(&arena.root()).unwrap();

@@ -176,7 +176,7 @@ fn field_a09_a_foreign_record_or_a_replaced_lock_fences_the_broker() {
 
 /// A broker that does not know yet that it lost its lock is asked for a start: it looks before it lets effects go.
 #[test]
-fn a_broker_without_its_lock_starts_nothing() {
+fn field_a_own_a_broker_without_its_lock_starts_nothing() {
     let root = Root::new();
     let broker = Process::of_value(&root.ensure()["pid"]);
     fs::remove_file(root.path().join("broker.lock")).unwrap();

@@ -10,7 +10,7 @@ const MEETINGS: usize = 8;
 
 /// A resume makes its episode's folder before it asks for good; a delete may take the session's folder meanwhile.
 #[test]
-fn a_resume_that_a_delete_overtakes_is_told_that_the_session_is_gone() {
+fn field_e_own_a_resume_that_a_delete_overtakes_is_told_that_the_session_is_gone() {
     let root = Root::new();
     // Long enough for the delete to come to its end while the resume is about to make its folder.
     finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "prepare=pause:300"), b"").exits(0);

@@ -102,7 +102,7 @@ fn probed(root: &Root, work: impl FnOnce()) {
 }
 
 #[test]
-fn fifty_at_once_get_one_broker_on_a_new_root_and_after_each_kill() {
+fn field_j09_fifty_at_once_get_one_broker_on_a_new_root_and_after_each_kill() {
     for _ in 1..ROUNDS {
         rounds(&Root::new(), 0);
     }

@@ -56,7 +56,7 @@ mod snapshots;
 /// Configuration, completions, manual page, doctor.
 mod tools;
 /// Hostile and clumsy clients at the socket.
-mod wire;
+pub(crate) mod wire;
 
 /// A text in a document.
 #[track_caller]

@@ -122,7 +122,7 @@ fn options_that_cannot_be_meant() {
 }
 
 #[test]
-fn a_command_that_cannot_run_leaves_name_and_key_free() {
+fn field_e18_a_command_that_cannot_run_leaves_name_and_key_free() {
     let root = Root::new();
     let folder = root.folder();
     std::fs::write(folder.join("plain"), "no program").unwrap();

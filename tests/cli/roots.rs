@@ -56,7 +56,7 @@ fn a_root_that_is_a_file() {
 }
 
 #[test]
-fn a_root_of_another_user_is_neither_used_nor_repaired() {
+fn field_k09_a_root_of_another_user_is_neither_used_nor_repaired() {
     let root = Root::new();
     let theirs = root.folder().join("theirs");
     fs::create_dir(&theirs).unwrap();
@@ -160,7 +160,7 @@ fn field_k02_a_deep_root_works_or_says_what_the_system_takes() {
 }
 
 #[test]
-fn a_root_that_nothing_names_is_an_error_and_never_another_place() {
+fn field_k_own_a_root_that_nothing_names_is_an_error_and_never_another_place() {
     let root = Root::new();
     let mut command = root.command(["--json", "ensure"]);
     let output = finish(command.env_remove("OSTLER_ROOT").env_remove("HOME"), b"").exits(2);

@@ -31,7 +31,7 @@ fn field_b14_what_cannot_be_started_leaves_nothing_and_its_key_and_name_are_free
 }
 
 #[test]
-fn arguments_and_variables_are_bytes() {
+fn field_l_own_arguments_and_variables_are_bytes() {
     let root = Root::new();
     let bytes = OsStr::from_bytes(b"\xff\xfe\n'\"$\\ ");
     let mut command = root.command(["run", "--", FIXTURE, "say"]);

@@ -11,15 +11,19 @@ const FRAME_BYTES: usize = 4 * 1024 * 1024;
 const FIRST_FRAME_BYTES: usize = 4 * 1024;
 
 /// A bare connection to the broker.
-pub(super) struct Wire {
+pub(crate) struct Wire {
     stream: BufReader<UnixStream>,
     id: u64,
 }
 
 impl Wire {
     /// Connects, and says nothing.
-    pub(super) fn dial(root: &Root) -> Wire {
-        let broker = root.json(["ensure"])["broker"].clone();
+    pub(crate) fn dial(root: &Root) -> Wire {
+        Wire::dial_at(&root.json(["ensure"])["broker"])
+    }
+
+    /// Connects to this broker, and says nothing.
+    pub(crate) fn dial_at(broker: &Value) -> Wire {
         let path = broker["endpoint"].as_str().unwrap().strip_prefix("unix:").unwrap().to_owned();
         let stream = UnixStream::connect(path).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
@@ -27,7 +31,7 @@ impl Wire {
     }
 
     /// Connects and says hello as the owner.
-    pub(super) fn hello(root: &Root) -> Wire {
+    pub(crate) fn hello(root: &Root) -> Wire {
         let mut wire = Wire::dial(root);
         let answer = wire.ask("hello", hello(&token(root)));
         assert_eq!(answer["result"]["protocol"], 1, "{answer}");
@@ -35,7 +39,7 @@ impl Wire {
     }
 
     /// Asks and gives back the answer.
-    pub(super) fn ask(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Value {
         self.id += 1;
         let request = json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params});
         self.send(format!("{request}\n").as_bytes());
@@ -45,14 +49,14 @@ impl Wire {
     }
 
     /// Sends bytes, whatever they are; a broker that has cut us off does not take them all.
-    pub(super) fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         if let Err(error) = self.stream.get_mut().write_all(bytes) {
             assert!(matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset), "{error}");
         }
     }
 
     /// The next line; `None` if the broker has hung up.
-    pub(super) fn hear(&mut self) -> Option<Value> {
+    pub(crate) fn hear(&mut self) -> Option<Value> {
         let mut line = String::new();
         match self.stream.read_line(&mut line) {
             Ok(0) => None,
@@ -76,7 +80,7 @@ impl Wire {
 
     /// The connection is still good.
     #[track_caller]
-    fn works(&mut self) {
+    pub(crate) fn works(&mut self) {
         assert_eq!(self.ask("broker.status", json!({}))["result"]["state"], "running");
     }
 }
@@ -210,7 +214,7 @@ fn lines_that_are_no_requests_are_answered_and_the_connection_goes_on() {
 }
 
 #[test]
-fn unknown_methods_and_parameters_are_refused_by_name() {
+fn field_h04_unknown_methods_and_parameters_are_refused_by_name() {
     let root = Root::new();
     let mut wire = Wire::hello(&root);
     for method in ["no.such", "session.fork", "message.send", "Session.Get", ""] {

@@ -2,10 +2,18 @@
 
 /// Group D, and what runs in sessions.
 mod children;
+/// Group I.
+mod clocks;
+/// Group J.
+mod crowds;
 /// Group L.
 mod descriptors;
 /// Groups C, D and E, where nobody knows.
 mod doubt;
+/// Group F.
+mod durable;
+/// Groups D and E, where somebody ends in the middle of something.
+mod endings;
 /// What a hostile tester broke once.
 mod hostile;
 /// Groups D, E and K.
@@ -14,6 +22,10 @@ mod lives;
 mod operations;
 /// Group A.
 mod ownership;
+/// Group K.
+mod places;
+/// Groups A, B, C and H, where two meet.
+mod rivals;
 /// Group B.
 mod starting;
 /// Groups A, C and D, where somebody else is named.

@@ -17,7 +17,7 @@ use super::bed::{Bed, SESSION, Talk, process};
 use crate::support::{Process, SOON, wait_until};
 
 #[test]
-fn a_killed_host_takes_its_command_with_it_and_the_rest_is_finished() {
+fn field_d05_a_killed_host_takes_its_command_with_it_and_the_rest_is_finished() {
     let bed =
         Bed::fixture(&["child", "setsid -- ignore-term -- say ready -- sleep", "--", "ignore-term", "--", "sleep"]);
     let record = bed.start();
@@ -119,7 +119,7 @@ fn what_stands_in_the_life_lock_s_place_does_not_hide_a_living_host() {
 }
 
 #[test]
-fn a_copied_root_is_foreign_alive_or_dead() {
+fn field_c_own_a_copied_root_is_foreign_alive_or_dead() {
     let bed = Bed::fixture(&["say", "up", "--", "sleep"]);
     let record = bed.start();
     bed.line("up");
@@ -139,7 +139,7 @@ fn a_copied_root_is_foreign_alive_or_dead() {
 }
 
 #[test]
-fn what_was_lost_with_the_machine_is_never_signalled() {
+fn field_c_own_what_was_lost_with_the_machine_is_never_signalled() {
     let bed = Bed::fixture(&["say", "up", "--", "sleep"]);
     let record = bed.start();
     bed.line("up");

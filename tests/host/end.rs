@@ -78,7 +78,7 @@ fn who_ignores_term_is_killed_after_the_grace_and_a_later_stop_can_shorten_it() 
 }
 
 #[test]
-fn a_stopped_process_is_woken_to_end() {
+fn field_d_own_a_stopped_process_is_woken_to_end() {
     let bed = Bed::fixture(&["say", "up", "--", "stop-self", "--", "sleep"]);
     let record = bed.start();
     bed.line("up");
@@ -137,7 +137,7 @@ fn who_hid_its_marker_is_named() {
 }
 
 #[test]
-fn a_broker_that_a_session_started_outlives_the_session() {
+fn field_d_own_a_broker_that_a_session_started_outlives_the_session() {
     let bed = Bed::fixture(&["child", "broker", "--", "sleep"]);
     let record = bed.start();
     let broker = bed.child();

@@ -59,7 +59,7 @@ fn the_command_gets_exactly_what_its_spec_says() {
 }
 
 #[test]
-fn no_signal_is_ignored_or_blocked() {
+fn field_l_own_no_signal_is_ignored_or_blocked() {
     let bed = Bed::with(|spec| spec.command = ["cat", "/proc/self/status"].map(Arg::from).to_vec());
     bed.start();
     bed.ended();

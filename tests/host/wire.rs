@@ -112,7 +112,7 @@ fn every_transcript_is_played() {
 }
 
 #[test]
-fn a_newer_broker_ends_the_older_ones_connection_and_the_older_one_is_refused() {
+fn field_h_own_a_newer_broker_ends_the_older_ones_connection_and_the_older_one_is_refused() {
     let (bed, record) = talkative();
     let mut old = Talk::broker(&record, 3);
     let mut reader = Talk::reader(&record);

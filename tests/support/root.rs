@@ -41,6 +41,20 @@ impl Root {
         Root::of_program(&["env", &format!("OSTLER_TEST_LIMITS={limits}"), OSTLER])
     }
 
+    /// The same, on a machine whose wall clock this test sets ([`Root::set_clock`]).
+    pub(crate) fn with_clock() -> Root {
+        let mut root = Root::new();
+        let wall = format!("OSTLER_TEST_WALL={}", root.folder().join("wall").display());
+        root.program = ["env", &wall, OSTLER].map(OsString::from).into();
+        root
+    }
+
+    /// Sets the wall clock of everything in here to so many seconds after the true time, or before it.
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        let (new, wall) = (self.folder().join("wall-new"), self.folder().join("wall"));
+        fs::write(&new, seconds.to_string()).and_then(|()| fs::rename(&new, &wall)).expect("the folder is ours");
+    }
+
     fn of_program(program: &[&str]) -> Root {
         let usual = env::temp_dir();
         let parent = if usual.as_os_str().len() > FOLDER_LENGTH_MAX { Path::new("/tmp") } else { usual.as_path() };

@@ -119,7 +119,7 @@ fn flip(court: &mut Court, bits: impl Fn(usize) -> Range<u32>) {
 }
 
 #[test]
-fn a_flipped_bit_in_every_byte_is_judged_by_its_place() {
+fn field_f11_a_flipped_bit_in_every_byte_is_judged_by_its_place() {
     for other_boot in [false, true] {
         let mut court = Court::new(other_boot);
         flip(&mut court, |at| {
@@ -229,7 +229,7 @@ fn a_line_deleted_doubled_or_swapped_is_judged_by_its_place() {
 }
 
 #[test]
-fn a_segment_that_is_missing_is_judged_by_its_place() {
+fn field_f11_a_segment_that_is_missing_is_judged_by_its_place() {
     let mut court = Court::new(false);
     for file in 0..court.sample.files.len() {
         let mut files = court.sample.files.clone();

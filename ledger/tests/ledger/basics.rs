@@ -142,7 +142,7 @@ fn a_short_write_is_continued_and_a_full_disk_is_told_as_such() {
 }
 
 #[test]
-fn a_failed_sync_is_final_even_if_the_next_would_succeed() {
+fn field_f_own_a_failed_sync_is_final_even_if_the_next_would_succeed() {
     for call in [Call::SyncData, Call::SyncFolder] {
         let disk = SimulatedDisk::new();
         let (mut ledger, _recovery) = open(&disk);

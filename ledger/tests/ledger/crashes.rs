@@ -175,7 +175,7 @@ fn a_crash_at_every_call_loses_nothing_that_was_acknowledged() {
 
 /// The opening itself crashes, and the opening after it, and the one after that.
 #[test]
-fn a_crash_in_recovery_and_in_the_recovery_of_it_changes_nothing() {
+fn field_f08_a_crash_in_recovery_and_in_the_recovery_of_it_changes_nothing() {
     let calls = calls_of_script();
     for seed in 0..400 {
         let mut random = Random(seed);
@@ -372,7 +372,7 @@ fn a_full_disk_does_not_keep_a_ledger_from_opening() {
 
 /// The ring: the oldest tails age out, the newest is kept whole.
 #[test]
-fn the_quarantine_is_a_ring() {
+fn field_f07_the_quarantine_is_a_ring() {
     let disk = SimulatedDisk::new();
     let (mut ledger, _recovery) = open(&disk);
     turn(&mut ledger, &[entry(None, "kept")]);

@@ -148,7 +148,7 @@ fn every_flipped_bit_is_damage_with_its_owner_or_a_tail() {
 }
 
 #[test]
-fn damage_is_never_rewritten_stated_once_and_the_rest_works() {
+fn field_f07_damage_is_never_rewritten_stated_once_and_the_rest_works() {
     let sample = sample();
     let victim = &sample.placed[9];
     let seq = victim.record.header.seq;

@@ -176,7 +176,7 @@ fn newer_line(ledger: &SimulatedDisk) -> Vec<u8> {
 }
 
 #[test]
-fn a_later_versions_ledger_is_refused_and_not_a_byte_is_changed() {
+fn field_h_own_a_later_versions_ledger_is_refused_and_not_a_byte_is_changed() {
     // With a torn tail behind it, which this program would cut if it were its own.
     for behind in [&b""[..], b"{\"d\":\"torn"] {
         let old = golden_disk();

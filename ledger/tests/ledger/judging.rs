@@ -83,7 +83,7 @@ fn records_that_no_file_has_room_for_are_lost_and_not_only_damaged() {
 
 /// Files that changed places are a broken chain first of all, and nothing that was acknowledged is cut because of them.
 #[test]
-fn segments_that_changed_places_are_no_tail() {
+fn field_f_own_segments_that_changed_places_are_no_tail() {
     let files = four_segments();
     for (left, right) in [(0, 1), (1, 2), (0, 3), (2, 3)] {
         let mut swapped = files.clone();

@@ -160,7 +160,7 @@ fn what_cannot_go_is_refused_and_nothing_is_touched() {
 
 /// Also damage that came after the opening, or that an opening from a snapshot does not read.
 #[test]
-fn damage_that_nobody_has_seen_yet_stays_as_evidence() {
+fn field_f15_damage_that_nobody_has_seen_yet_stays_as_evidence() {
     // The seal of the segment before stands in the second line.
     let swap = |bytes: &mut Vec<u8>| {
         let mut lines: Vec<_> = bytes.split_inclusive(|byte| *byte == b'\n').collect();

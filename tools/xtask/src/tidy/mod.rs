@@ -3,6 +3,7 @@
 //! A rule is a plain function from the tree to its problems, so each has a test that shows it biting. The tree
 //! itself is checked by a test too, so `cargo test` alone finds what tidy finds.
 
+mod field;
 mod lex;
 mod links;
 mod manifest;
@@ -50,6 +51,7 @@ const RULES: &[Rule] = &[
     manifest::reasons,
     testing::sleeps,
     testing::ignored,
+    field::field,
     links::links,
     links::module_links,
 ];
