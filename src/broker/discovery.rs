@@ -80,6 +80,14 @@ pub fn clear(root: &StateRoot) -> io::Result<String> {
     Ok(format!("{RECORD_NAME} was removed; the next broker publishes its own"))
 }
 
+/// What keeps a broker from being found. One that lives moves it away by itself, unless the system does not let it.
+pub fn obstacle(root: &StateRoot) -> Option<String> {
+    let there = root.folder().look(RECORD_NAME).ok().flatten()?;
+    let path = root.path().join(RECORD_NAME);
+    (there.kind != Kind::File)
+        .then(|| format!("{} is no file: no broker can be found until it is moved away", path.display()))
+}
+
 /// The broker that is published in this root, if it answers hello by the deadline. A starter that finds the lock held asks
 /// this: only a holder that answers has won.
 pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {

@@ -64,6 +64,8 @@ pub struct Front {
     pub cursors: Mutex<Cursors<super::reads::Position>>,
     /// Why the ledger does not take records, while it does not.
     pub degraded: watch::Receiver<Option<String>>,
+    /// Why clients cannot find this broker, while they cannot.
+    pub hidden: watch::Receiver<Option<String>>,
     /// What was degraded at the start and stays so until an operator accepts it.
     pub standing: Vec<Standing>,
     /// What the scrub has found.
@@ -167,6 +169,7 @@ impl Front {
         drop(state);
         let mut degraded = self.standing();
         degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
+        degraded.extend(self.hidden.borrow().clone());
         degraded.extend(self.short_of_space());
         Ok(encode(&BrokerStatusResult {
             state: if *self.draining.borrow() { RunState::Draining } else { RunState::Running },

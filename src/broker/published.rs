@@ -8,13 +8,16 @@ use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
 use crate::rpc::error::WireError;
 use crate::rpc::listener::{Server, bind};
-use crate::rpc::record::Record;
+use crate::rpc::record::{RECORD_NAME, Record};
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
 
 /// The published side of this broker, for the watch.
 pub(super) struct Published {
     pub(super) root: Arc<StateRoot>,
     pub(super) at: Mutex<At>,
+    /// Why clients cannot find us, while they cannot.
+    pub(super) hidden: watch::Sender<Option<String>>,
 }
 
 /// Where it is published now: the place of the socket can change when its folder is lost.
@@ -33,6 +36,20 @@ impl Published {
         })
     }
 
+    /// Takes down whether clients can find us. It is looked at every second, so only a change is logged.
+    fn note(&self, hidden: Option<String>) {
+        self.hidden.send_if_modified(|known| {
+            let is_new = *known != hidden;
+            match &hidden {
+                Some(why) if is_new => tracing::warn!(why, "clients cannot find this broker; tried again every second"),
+                None if is_new => tracing::info!("clients can find this broker again"),
+                Some(_) | None => {}
+            }
+            *known = hidden;
+            is_new
+        });
+    }
+
     pub(super) fn at(&self) -> std::sync::MutexGuard<'_, At> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,21 +58,28 @@ impl Published {
 /// Looks whether clients can still find us, and publishes again what is gone. False: fenced.
 pub(super) fn keep_published(published: &Arc<Published>, server: &Server<Door>) -> bool {
     match published.check() {
-        Verdict::Fine => true,
+        Verdict::Fine => {
+            published.note(None);
+            true
+        }
         Verdict::Fence(_) => false,
         Verdict::Republish { discovery, socket } => {
-            tracing::warn!(discovery, socket, "publishing again what is gone");
-            if socket && let Err(error) = listen_anew(published, server) {
-                tracing::warn!(%error, "cannot listen anew yet");
-                return true;
+            if published.hidden.borrow().is_none() {
+                tracing::warn!(discovery, socket, "publishing again what is gone");
             }
-            let record = published.at().record.clone();
-            if let Err(error) = discovery::publish(&published.root, &record) {
-                tracing::warn!(%error, "cannot publish yet");
-            }
+            published.note(publish_again(published, server, socket).err());
             true
         }
     }
+}
+
+fn publish_again(published: &Published, server: &Server<Door>, socket: bool) -> Result<(), String> {
+    if socket {
+        listen_anew(published, server).map_err(|error| format!("this broker cannot listen anew: {error}"))?;
+    }
+    let record = published.at().record.clone();
+    let path = published.root.path().join(RECORD_NAME);
+    discovery::publish(&published.root, &record).map_err(|error| format!("cannot publish {}: {error}", path.display()))
 }
 
 /// Listens again: at the same address if its folder is still to be had, else where sockets go now.

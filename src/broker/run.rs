@@ -311,6 +311,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     let (view, handle) = (begun.turn.view(), tokio::runtime::Handle::current());
     let hosts = Hosts::new(places, begun.generation, view, posts.clone(), spawner, handle);
     let (degraded, degraded_seen) = watch::channel(None);
+    let (hidden, hidden_seen) = watch::channel(None);
     let (scrubbed, scrubbed_seen) = watch::channel(Vec::new());
     let (draining, draining_seen) = watch::channel(false);
     let (wishes, leave) = mpsc::channel(1);
@@ -327,6 +328,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         renderer: Renderer::new(begun.root.path().to_owned()),
         cursors: Mutex::default(),
         degraded: degraded_seen,
+        hidden: hidden_seen,
         standing: begun.degraded.clone(),
         scrubbed: scrubbed_seen,
         accepted: Mutex::default(),
@@ -353,7 +355,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         tracing::info!(%error, "old sockets stay");
     }
     let at = Mutex::new(At { runtime, record, watch: watching });
-    let published = Arc::new(Published { root: Arc::clone(&begun.root), at });
+    let published = Arc::new(Published { root: Arc::clone(&begun.root), at, hidden });
     Ok(Opened { front, server, published, degraded, scrubbed, draining, leave })
 }
 

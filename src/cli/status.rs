@@ -78,6 +78,7 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> R
         leaving,
     };
     degraded.extend(obstacle);
+    degraded.extend(discovery::obstacle(root));
     let mut status = without_broker(judge(evidence), lock, degraded);
     status.ledger = ledger_head(root);
     if is_full {

@@ -4,8 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 
+use crate::cli::wire::Wire;
 use crate::support::scene::text;
 use crate::support::{Process, Root, SOON, wait_until};
 
@@ -83,6 +85,36 @@ fn a_lost_socket_record_or_runtime_folder_comes_back() {
         let stopped = root.json(["stop", text(&session["id"])]);
         assert_eq!(stopped["session"]["exit"], json!({"signal": "SIGTERM"}));
     }
+}
+
+/// Something in the record's place that cannot be moved away: said once, shown to whoever is connected or looks, and over when it goes.
+#[test]
+fn field_b_own_what_keeps_a_broker_from_being_found_is_said_and_heals() {
+    let root = Root::new();
+    let mut wire = Wire::hello(&root);
+    let (broker, record) = (root.ensure(), root.path().join("broker.json"));
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(&record).unwrap();
+    if let Err(error) = mount(Some("tmpfs"), &record, Some("tmpfs"), MsFlags::empty(), Some("size=64k")) {
+        eprintln!("NOT CHECKED: a file system cannot be mounted here: {error}");
+        return;
+    }
+    let mut shown = || wire.ask("broker.status", json!({}))["result"]["degraded"].to_string();
+    wait_until(SOON, "it to be shown", || shown().contains("cannot publish") && shown().contains("broker.json"));
+    assert!(root.json(["status"])["degraded"].to_string().contains("broker.json is no file"));
+    let log = || fs::read_to_string(root.path().join("broker.log")).unwrap();
+    let mut began = None;
+    wait_until(SOON, "several more looks", || {
+        let uptime = fs::read_to_string("/proc/uptime").unwrap();
+        let now: f64 = uptime.split(' ').next().and_then(|first| first.parse().ok()).unwrap();
+        now > *began.get_or_insert(now) + 3.5
+    });
+    assert_eq!(log().lines().filter(|line| line.contains("cannot find this broker")).count(), 1, "{}", log());
+    umount2(&record, MntFlags::MNT_DETACH).unwrap();
+    wait_until(SOON, "it to be published again", || record.is_file());
+    wait_until(SOON, "it to be over", || shown() == "[]");
+    assert_eq!(root.ensure()["incarnation"], broker["incarnation"]);
+    assert!(log().contains("can find this broker again"));
 }
 
 /// Clients that come while nothing is published wait for the owner of the lock; nobody replaces it.

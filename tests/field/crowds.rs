@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::wire::Wire;
 use crate::support::scene::{at_once, text};
-use crate::support::{FIXTURE, Process, Root, SOON, wait_until};
+use crate::support::{FIXTURE, Process, Root, SOON, finish, wait_until};
 
 /// Memory that a process has resident, KiB.
 fn resident_kib(process: Process) -> u64 {
@@ -131,4 +131,76 @@ fn field_j_own_a_flood_of_half_words_leaves_nothing_behind() {
     let grown = resident_kib(process).saturating_sub(before);
     assert!(grown < 32 * 1024, "{grown} KiB stayed of two thousand connections");
     Wire::hello(&root).works();
+}
+
+/// A client that sends as fast as it can and reads nothing until the end: it is answered or cut off, and others are served all the while.
+#[test]
+fn field_j_own_a_flood_of_requests_is_answered_or_cut_off() {
+    const REQUESTS: u64 = 20_000;
+    let root = Root::new();
+    let broker = root.ensure();
+    let process = Process::of_value(&broker["pid"]);
+    let before = resident_kib(process);
+    let mut flood = Wire::hello(&root);
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            for id in 0..REQUESTS {
+                let line =
+                    json!({"jsonrpc": "2.0", "id": id, "method": "session.list", "params": {}}).to_string() + "\n";
+                flood.send(line.as_bytes());
+            }
+            let mut answers = 0;
+            while let Some(answer) = flood.hear() {
+                let is_typed = answer["result"].is_object() || answer["error"]["data"]["code"].is_string();
+                assert!(is_typed, "{answer}");
+                answers += 1;
+                if answers == REQUESTS {
+                    break;
+                }
+            }
+        });
+        while !sender.is_finished() {
+            root.ostler(["list", "--timeout", "9s"]).exits(0);
+        }
+        sender.join().expect("each answer is typed");
+    });
+    let grown = resident_kib(process).saturating_sub(before);
+    assert!(grown < 64 * 1024, "{grown} KiB for one client");
+    assert_eq!(root.ensure()["incarnation"], broker["incarnation"]);
+}
+
+/// No descriptor is left for the pipes of a new session: that is told, the connection and the others go on, and it is over when there are some.
+#[test]
+fn field_j_own_a_start_without_descriptors_is_told_and_leaves_nothing() {
+    let root = Root::new();
+    let other = root.spawn_fixture(&["--name", "other"], "sleep");
+    let mut wire = Wire::hello(&root);
+    let broker = root.broker().unwrap();
+    let limit = |files: &str| {
+        let limit = format!("--nofile={files}");
+        finish(Command::new("prlimit").args(["--pid", &broker.pid.to_string(), &limit]), b"").exits(0);
+    };
+    let open = fs::read_dir(format!("/proc/{}/fd", broker.pid)).unwrap().count();
+    for spare in [0, 1, 2, 3] {
+        limit(&format!("{}:4096", open + spare));
+        let key = format!("k{spare}");
+        let params = json!({"key": key, "command": ["sleep", "1000"], "cwd": "/"});
+        let answer = wire.ask("session.spawn", params.clone());
+        limit("4096:4096");
+        let code = answer["error"]["data"]["code"].as_str().unwrap_or("none");
+        assert!(["capacity", "spawn_failed", "none"].contains(&code), "{answer}");
+        assert!(code == "none" || answer.to_string().contains("os error 24"), "what is lacking is told: {answer}");
+        assert!(spare > 0 || code != "none", "there was none");
+        // Under the same key it happens now, or has happened.
+        let done = wire.ask("session.spawn", params);
+        assert_eq!(done["result"]["operation"]["state"], "succeeded", "{done}");
+        let name = text(&done["result"]["session"]["id"]).to_owned();
+        assert_eq!(
+            wire.ask("session.delete", json!({"key": format!("d{spare}"), "session": name, "stop": true}))["error"],
+            Value::Null
+        );
+    }
+    wait_until(SOON, "nothing to be left of them", || root.names("sessions") == [text(&other["id"])]);
+    assert_eq!(root.json(["stop", "other"])["session"]["status"], "stopped");
+    assert_eq!(root.broker(), Some(broker));
 }

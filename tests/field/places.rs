@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::support::scene::text;
-use crate::support::{FIXTURE, Output, Root, SOON, finish, wait_until};
+use crate::support::{FIXTURE, Output, Process, Root, Running, SOON, finish, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -102,6 +102,46 @@ fn field_k_own_another_user_at_the_socket_is_told_to_leave() {
         mode(folder, 0o700);
     }
     assert_eq!(root.ensure()["incarnation"], broker["incarnation"]);
+}
+
+/// The folder of the sockets was in a shared place and is gone; another user has made it and listens there. He learns no token.
+#[test]
+fn field_k_own_whoever_squats_the_address_learns_nothing() {
+    let root = Root::new();
+    let deep = root.folder().join("d".repeat(110));
+    let shared = root.folder().join("tmp");
+    let client = |words: &[&str]| {
+        let mut command = root.command(["--json"]);
+        command.args(words).env("OSTLER_ROOT", &deep).env_remove("XDG_RUNTIME_DIR");
+        finish(&mut command, b"")
+    };
+    let broker = client(&["ensure"]).exits(0).json()["broker"].clone();
+    let endpoint = text(&broker["endpoint"]).trim_start_matches("unix:").to_owned();
+    Process::of_value(&broker["pid"]).kill_9();
+    let folder = shared.join(format!("ostler-{}", nix::unistd::getuid()));
+    fs::remove_dir_all(&folder).unwrap();
+    // Everybody may come this far, as in the usual temporary folder.
+    mode(root.folder(), 0o755);
+    mode(&shared, 0o777);
+    let squat = "import os,socket,sys\nos.umask(0)\nos.makedirs(os.path.dirname(sys.argv[1]))\ns=socket.socket(socket.AF_UNIX)\n\
+                 s.bind(sys.argv[1])\ns.listen()\nprint('listens',flush=True)\nwhile True:\n c,_=s.accept()\n c.settimeout(5)\n\
+                 \x20print('got',c.recv(4096),flush=True)";
+    let mut stranger = Command::new("python3");
+    stranger.args(["-c", squat, &endpoint]).uid(NOBODY).gid(NOBODY).current_dir("/");
+    let stranger = Running::start(&mut stranger);
+    stranger.says("listens");
+    for words in [&["ensure", "--timeout", "20s"][..], &["list", "--no-start", "--timeout", "20s"]] {
+        let refused = client(words);
+        let error = refused.json()["error"].clone();
+        assert_ne!(refused.code(), Some(0));
+        assert!(error["message"].to_string().contains("65534"), "whose it is stands in the error: {error}");
+    }
+    let status = client(&["status"]).exits(0).json();
+    assert_ne!(status["state"], "running", "{status}");
+    wait_until(SOON, "it to have heard of them, and of nothing else", || stranger.text().contains("got b''"));
+    assert!(!stranger.text().contains("token"), "{}", stranger.text());
+    wait_until(SOON, "no starter to be left", || root.brokers().is_empty());
+    drop(stranger);
 }
 
 /// `ensure` on a system that answers this call with this error.
