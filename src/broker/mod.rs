@@ -26,6 +26,8 @@ pub mod front;
 pub mod holder;
 /// Effects in the world.
 pub mod hosts;
+/// When a broker with nothing to do leaves.
+pub mod idle;
 /// The way into the turn.
 pub mod inbox;
 /// The broker lock.

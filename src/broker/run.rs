@@ -8,6 +8,7 @@ use super::desk::{Desk, Ended, World};
 use super::discovery;
 use super::front::{Door, Front, Leave};
 use super::hosts::{BLOCKING_THREADS, Hosts};
+use super::idle::Idle;
 use super::inbox::{Inbox, Post};
 use super::published::{At, Published, keep_published};
 use super::render::Renderer;
@@ -72,8 +73,8 @@ impl End {
     }
 }
 
-/// Runs a broker for this root until it leaves.
-pub fn run(root: &Path) -> End {
+/// Runs a broker for this root until it leaves, by itself after so long without anything to do.
+pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
     let mut reporter = Reporter::of_process();
     if let Err(error) = signal::outlive_size_limit() {
         tracing::warn!(%error, "a limit on the size of files would end this broker");
@@ -100,7 +101,7 @@ pub fn run(root: &Path) -> End {
             return End::NotStarted;
         }
     };
-    let end = runtime.block_on(live(begun, reporter));
+    let end = runtime.block_on(live(begun, reporter, Idle::new(idle_exit)));
     // What still runs in there belongs to calls that nobody waits for any more.
     runtime.shutdown_background();
     end
@@ -137,7 +138,7 @@ impl World for Hands {
     }
 }
 
-async fn live(begun: Begun, mut reporter: Reporter) -> End {
+async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
     let (posts, mail) = Inbox::new();
     let opened = match open(&begun, &posts, &mut reporter).await {
         Ok(opened) => opened,
@@ -163,31 +164,17 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
     reporter.ready(&front.broker);
     scrub.into_iter().for_each(|scrub| scrub.begin(scrubbed.clone()));
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
-    let mut beaten_us = clock::boot_us();
-    let mut looked_us = beaten_us;
-    let mut second = tokio::time::interval(WATCH);
-    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut signals = match Signals::new() {
-        Ok(signals) => signals,
-        Err(error) => {
-            tracing::error!(%error, "signals cannot be handled");
-            return End::NotStarted;
-        }
+    let serving = serve(&front, &server, &published, idle);
+    let stop_sessions = tokio::select! {
+        wish = serving => match wish {
+            Ok(stop_sessions) => stop_sessions,
+            Err(end) => return end,
+        },
+        wish = leave.recv() => wish.unwrap_or(false),
+        end = &mut turn_ended => return ended_early(end),
     };
-    let stop_sessions = loop {
-        tokio::select! {
-            _ = second.tick() => {
-                if !keep_published(&published, &server) {
-                    return fenced();
-                }
-                note_sleep(&mut looked_us);
-                tend(&front, &mut beaten_us).await;
-            }
-            wish = leave.recv() => break wish.unwrap_or(false),
-            () = signals.leave() => break false,
-            end = &mut turn_ended => return ended_early(end),
-        }
-    };
+    // From here to the end of listening nothing else runs: nobody is let in between the two.
+    drop(start::point("stop"));
     draining.send_replace(true);
     if let Err(error) = lock.leaving_mark() {
         tracing::warn!(%error, "who looks from outside cannot tell that this broker is leaving");
@@ -207,6 +194,34 @@ async fn live(begun: Begun, mut reporter: Reporter) -> End {
     match turn_ended.await {
         Ok(Ok(turn)) => leave_in_order(&published, turn, &mut lock),
         end => ended_early(end),
+    }
+}
+
+/// Looks every second whether this is the broker still and has something to do, until it is time to leave by itself, or the system says so.
+async fn serve(front: &Front, server: &Server<Door>, published: &Arc<Published>, mut idle: Idle) -> Result<Leave, End> {
+    let mut beaten_us = clock::boot_us();
+    let mut looked_us = beaten_us;
+    let mut second = tokio::time::interval(WATCH);
+    second.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut signals = Signals::new().map_err(|error| {
+        tracing::error!(%error, "signals cannot be handled");
+        End::NotStarted
+    })?;
+    loop {
+        tokio::select! {
+            _ = second.tick() => {
+                if !keep_published(published, server) {
+                    return Err(fenced());
+                }
+                note_sleep(&mut looked_us);
+                tend(front, &mut beaten_us).await;
+                if idle.is_over(front, server) {
+                    tracing::info!("nothing to do for a while; leaving");
+                    return Ok(false);
+                }
+            }
+            () = signals.leave() => return Ok(false),
+        }
     }
 }
 

@@ -42,6 +42,7 @@ const KEPT_VARIABLES: &[&str] = &[
     "XDG_STATE_HOME",
     "XDG_CONFIG_HOME",
     "OSTLER_CONFIG",
+    "OSTLER_IDLE_EXIT",
     "RUST_BACKTRACE",
 ];
 

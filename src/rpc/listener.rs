@@ -172,6 +172,11 @@ impl<S: Service> Server<S> {
         self.shared.stop.send_replace(true);
     }
 
+    /// How many connections were let in since it was made.
+    pub fn let_in(&self) -> u64 {
+        self.shared.next_connection.load(Ordering::Relaxed) - 1
+    }
+
     /// How many connections there are.
     pub fn connections(&self) -> usize {
         self.shared.slots_max - self.shared.slots.available_permits()

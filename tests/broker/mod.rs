@@ -23,6 +23,8 @@ mod failed_spawn;
 mod find_or_start;
 /// What an idle broker does.
 mod idle;
+/// What keeps a broker, and what it leaves for.
+mod idle_exit;
 /// An orderly end.
 mod leaving;
 /// What the dead left.

@@ -19,7 +19,10 @@ fn values_come_from_the_highest_layer_and_say_so() {
     write(&root, USER, "stop_grace = '3s'\ntimeout = '50s'\n");
     write(&root, OF_ROOT, "\nstop_grace = '4s'\n");
     let shown = root.json(["config", "show", "--origin"]);
-    assert_eq!(shown["values"], serde_json::json!({"inherit_env": "caller", "stop_grace": "4s", "timeout": "50s"}));
+    assert_eq!(
+        shown["values"],
+        serde_json::json!({"idle_exit": "1h", "inherit_env": "caller", "stop_grace": "4s", "timeout": "50s"})
+    );
     assert_eq!(shown["origins"]["inherit_env"], "default");
     assert!(shown["origins"]["stop_grace"].as_str().unwrap().ends_with("/root/config.toml:2"), "{shown}");
     assert!(shown["origins"]["timeout"].as_str().unwrap().ends_with("/config.toml:2"), "{shown}");

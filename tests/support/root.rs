@@ -38,7 +38,12 @@ impl Root {
 
     /// The same, with a broker that keeps less and begins segments sooner: `segment_bytes:20000,recent:2`.
     pub(crate) fn with_limits(limits: &str) -> Root {
-        Root::of_program(&["env", &format!("OSTLER_TEST_LIMITS={limits}"), OSTLER])
+        Root::with_variable("OSTLER_TEST_LIMITS", limits)
+    }
+
+    /// The same, with this variable in the environment of every command.
+    pub(crate) fn with_variable(name: &str, value: &str) -> Root {
+        Root::of_program(&["env", &format!("{name}={value}"), OSTLER])
     }
 
     /// The same, on a machine whose wall clock this test sets ([`Root::set_clock`]).

@@ -25,6 +25,8 @@ pub(crate) struct Key {
 pub(crate) enum Form {
     /// `500ms`, `10s`, `2m`, at most the given one.
     Duration(Duration),
+    /// A duration of at least the given one, or `never`.
+    AtLeastOrNever(Duration),
     /// One of a few words.
     Choice(&'static [&'static str]),
 }
@@ -32,12 +34,20 @@ pub(crate) enum Form {
 /// A stop may wait this long before it kills (contract section 4).
 pub(crate) const STOP_GRACE_MAX: Duration = Duration::from_secs(120);
 
+/// A shorter time would end brokers between two steps of a script.
+const IDLE_EXIT_MIN: Duration = Duration::from_secs(1);
+/// How long a broker with nothing to do stays, if nothing says otherwise.
+pub(crate) const IDLE_EXIT_DEFAULT: Option<Duration> = Some(Duration::from_secs(60 * 60));
+/// The word for a broker that stays.
+pub(crate) const NEVER: &str = "never";
+
 pub(crate) const TIMEOUT: &str = "timeout";
 pub(crate) const INHERIT_ENV: &str = "inherit_env";
 pub(crate) const STOP_GRACE: &str = "stop_grace";
+pub(crate) const IDLE_EXIT: &str = "idle_exit";
 
 /// The table.
-pub(crate) const KEYS: [Key; 3] = [
+pub(crate) const KEYS: [Key; 4] = [
     Key {
         name: TIMEOUT,
         variable: "OSTLER_TIMEOUT",
@@ -58,6 +68,13 @@ pub(crate) const KEYS: [Key; 3] = [
         form: Form::Duration(STOP_GRACE_MAX),
         default: Some("10s"),
         help: "how long a stop waits after TERM before it kills",
+    },
+    Key {
+        name: IDLE_EXIT,
+        variable: "OSTLER_IDLE_EXIT",
+        form: Form::AtLeastOrNever(IDLE_EXIT_MIN),
+        default: Some("1h"),
+        help: "how long a broker stays that has nothing to do, read when it starts: a duration, or never",
     },
 ];
 
@@ -87,6 +104,13 @@ impl Form {
                 given if given <= most => Ok(()),
                 _ => Err(format!("{text} is more than {}", duration::show(most))),
             },
+            Form::AtLeastOrNever(_) if text == NEVER => Ok(()),
+            Form::AtLeastOrNever(least) => {
+                match duration::parse(text).map_err(|why| format!("{why}, nor `{NEVER}`"))? {
+                    given if given >= least => Ok(()),
+                    _ => Err(format!("{text} is less than {}", duration::show(least))),
+                }
+            }
             Form::Choice(words) if words.contains(&text) => Ok(()),
             Form::Choice(words) => Err(format!("`{text}` is none of {}", words.join(", "))),
         }
@@ -125,6 +149,10 @@ mod tests {
         assert!(grace.check("120s").is_ok());
         assert!(grace.check("121s").unwrap_err().contains("2m"));
         assert!(grace.check("soon").unwrap_err().contains("soon"));
+        let idle = find(IDLE_EXIT).unwrap().form;
+        assert!(idle.check("1s").is_ok() && idle.check("never").is_ok());
+        assert!(idle.check("999ms").unwrap_err().contains("1s"));
+        assert!(idle.check("nie").unwrap_err().contains("`never`"));
         assert!(find(INHERIT_ENV).unwrap().form.check("none").unwrap_err().contains("caller, minimal"));
     }
 }

@@ -165,6 +165,12 @@ impl Settings {
         self.duration(keys::STOP_GRACE).expect("the key has a built-in value")
     }
 
+    /// How long a broker stays that has nothing to do; none: for ever.
+    pub(crate) fn idle_exit(&self) -> Option<Duration> {
+        let text = self.get(keys::IDLE_EXIT).map_or(keys::NEVER, |value| value.text.as_str());
+        if text == keys::NEVER { None } else { self.duration(keys::IDLE_EXIT) }
+    }
+
     /// Whether a session's command inherits the caller's environment.
     pub(crate) fn inherits_caller(&self) -> bool {
         self.get(keys::INHERIT_ENV).is_some_and(|value| value.text == "caller")
@@ -219,6 +225,8 @@ mod tests {
         };
         let variable = &[("OSTLER_TIMEOUT", "4s")];
         check([None; 3], &[], None, None, "");
+        let built_in = Settings::fold(Vec::new());
+        assert_eq!(built_in.idle_exit(), keys::IDLE_EXIT_DEFAULT);
         check([Some(system), None, None], &[], None, Some(1), "0.toml:1");
         check([Some(system), Some(user), None], &[], None, Some(2), "1.toml:1");
         check([Some(system), Some(user), Some(root)], &[], None, Some(3), "2.toml:2");
