@@ -11,8 +11,6 @@ mod snapshots;
 
 use std::io;
 
-use serde_json::Value;
-
 pub use opening::{OpenError, Options, Recovery};
 pub use retiring::{RetireError, Retired, SealedSegment};
 pub use snapshots::{DroppedSnapshot, Fold, SnapshotDraft, SnapshotError};
@@ -235,7 +233,7 @@ impl<S: Storage> Ledger<S> {
         let mut positions = written.positions;
         positions.drain(..own.len());
         for (entry, position) in batch.iter().zip(&positions).filter(|(entry, _)| Stated::concerns(&entry.t)) {
-            past.stated.note(&entry.t, *position, entry.members.get("body").unwrap_or(&Value::Null));
+            past.stated.note(&entry.t, *position, &entry.members.get("body").unwrap_or_default());
         }
         positions
     }

@@ -15,6 +15,7 @@ mod excerpt;
 mod ledger;
 pub mod limits;
 mod lookup;
+mod members;
 mod merkle;
 mod onward;
 mod proof;
@@ -22,6 +23,7 @@ mod prove;
 mod reader;
 mod record;
 mod recovery;
+mod render;
 mod retire;
 mod seal;
 mod segment;
@@ -42,6 +44,7 @@ pub use ledger::{
     SnapshotDraft, SnapshotError, SyncError,
 };
 pub use lookup::record_at;
+pub use members::Members;
 pub use onward::Onward;
 pub use proof::{Proof, ProofError, verify_proof};
 pub use prove::{ProveError, prove};

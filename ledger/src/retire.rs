@@ -8,7 +8,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::digest::Digest;
 use crate::entry::Entry;
@@ -19,7 +19,7 @@ use crate::recovery::lines::{Lines, read_content};
 use crate::recovery::past::{Past, SegmentFile};
 use crate::recovery::repair::{RepairError, create_empty};
 use crate::seal::SealBody;
-use crate::segment::{file_name, first_seq, in_ledger, own_entry};
+use crate::segment::{file_name, first_seq, in_ledger};
 use crate::snapshot::snapshots;
 use crate::storage::{Access, Folder, Name, Storage, read_from, read_part};
 
@@ -53,10 +53,10 @@ pub(crate) struct Retirement {
 impl Retirement {
     /// `act`: who asked for it.
     pub(crate) fn entry(&self, act: Option<&Value>) -> Entry {
-        let mut entry =
-            own_entry(RETIRE_TYPE, serde_json::to_value(self).expect("strings and numbers always serialise"));
-        entry.members.extend(act.map(|act| ("act".to_owned(), act.clone())));
-        entry
+        let body = serde_json::to_value(self).expect("strings and numbers always serialise");
+        let act = act.map(|act| ("act".to_owned(), act.clone()));
+        let members: Map<String, Value> = [("body".to_owned(), body)].into_iter().chain(act).collect();
+        Entry::new(RETIRE_TYPE, members)
     }
 
     /// Whether this segment is among those that leave.

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::digest::Digest;
 use crate::entry::Entry;
@@ -53,7 +53,7 @@ pub(crate) fn body_of<T: DeserializeOwned + Serialize>(record: &Sliced<'_>, t: &
 
 /// An entry of the ledger's own making, without a session.
 pub(crate) fn own_entry(t: &str, body: Value) -> Entry {
-    Entry::new(t, Map::from_iter([("body".to_owned(), body)]))
+    Entry::new(t, [("body".to_owned(), body)])
 }
 
 /// The file name of the segment whose first record has this sequence number.

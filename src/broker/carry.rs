@@ -43,7 +43,7 @@ pub(super) fn entries(state: &State, doubtful: &BTreeSet<SessionId>) -> Vec<Entr
     let each = (1..).zip(pieces).map(|(part, state)| {
         let piece = Piece { fold: FORM.to_owned(), of, part, state: state.to_owned() };
         let body = serde_json::to_value(piece).expect("strings and numbers always serialise");
-        Entry::new(CARRY, [("body".to_owned(), body)].into_iter().collect())
+        Entry::new(CARRY, [("body".to_owned(), body)])
     });
     each.collect()
 }

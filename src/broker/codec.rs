@@ -5,7 +5,6 @@ use super::stored::read;
 use crate::machine::{At, Event, SessionId, Time};
 use crate::rpc::wire::Timestamp;
 use ostler_ledger::{Entry, Record};
-use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Record types that tell no event: those that the ledger writes for itself, and the state stated again, which the fold takes
@@ -29,14 +28,9 @@ pub(super) const ADDED_BYTES: usize = 700;
 
 /// The event as the ledger takes it, and about how many bytes its line will have at the most.
 pub fn entry(event: &Event) -> (Entry, usize) {
-    let stored = serde_json::to_value(event).expect("an event has string keys and no floats");
-    let bytes = bytes_at_most(&stored) + ADDED_BYTES;
-    let Value::Object(mut members) = stored else { unreachable!("an event is stored as an object") };
-    let text = |value: Option<Value>| value.and_then(|value| value.as_str().map(str::to_owned));
-    let t = text(members.remove("t")).expect("an event names its type");
-    let sid = text(members.remove("sid"));
-    let ep = members.remove("ep").and_then(|value| value.as_u64()).and_then(|ep| u32::try_from(ep).ok());
-    (Entry { t, sid, ep, fin: false, members }, bytes)
+    let entry = Entry::of(event).expect("an event is an object of the format, without floats");
+    let bytes = entry.members.bytes() + ADDED_BYTES;
+    (entry, bytes)
 }
 
 /// The event that a record holds, or none if it tells none.
@@ -71,19 +65,4 @@ pub fn session_of(event: &Event) -> Option<&SessionId> {
 /// The sessions that these events speak of.
 pub fn touched(events: &[Event]) -> BTreeSet<SessionId> {
     events.iter().filter_map(session_of).cloned().collect()
-}
-
-/// How long a value's text is at the most.
-fn bytes_at_most(value: &Value) -> usize {
-    let text =
-        |text: &str| 2 + text.len() + 5 * text.bytes().filter(|byte| matches!(byte, ..0x20 | b'"' | b'\\')).count();
-    match value {
-        Value::Null | Value::Bool(_) => 5,
-        Value::Number(_) => 20,
-        Value::String(value) => text(value),
-        Value::Array(items) => 2 + items.iter().map(|item| 1 + bytes_at_most(item)).sum::<usize>(),
-        Value::Object(members) => {
-            2 + members.iter().map(|(name, value)| 2 + text(name) + bytes_at_most(value)).sum::<usize>()
-        }
-    }
 }

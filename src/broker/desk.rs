@@ -115,12 +115,9 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// [`Ended`]: nothing may leave any more.
     pub fn work(mut self, mut mail: mpsc::Receiver<Post<W::Ticket>>) -> Result<Turn<S, W::Ticket>, Ended> {
         self.begin(now())?;
-        loop {
-            let mut posts = Vec::with_capacity(mail.len().clamp(1, TURN_INPUTS));
-            if mail.blocking_recv_many(&mut posts, TURN_INPUTS) == 0 || self.round(now(), posts)? {
-                break;
-            }
-        }
+        // Kept from round to round: it would be a large allocation in each.
+        let mut posts = Vec::new();
+        while mail.blocking_recv_many(&mut posts, TURN_INPUTS) > 0 && !self.round(now(), &mut posts)? {}
         self.wait_stored(&mut mail);
         let last = self.turn.snapshot(true);
         self.store(last);
@@ -176,11 +173,11 @@ impl<S: Storage, W: World> Desk<S, W> {
         Ok(())
     }
 
-    /// One turn. Tells whether it was the last.
+    /// One turn, which takes all of `posts`. Tells whether it was the last.
     ///
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
-    pub fn round(&mut self, now: Time, posts: Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
+    pub fn round(&mut self, now: Time, posts: &mut Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
         let Taken { inputs, beats, own, orders, answered, last } = self.take(posts);
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
@@ -256,14 +253,14 @@ impl<S: Storage, W: World> Desk<S, W> {
     }
 
     /// What the mail asks of the turn, after what could not be written before.
-    fn take(&mut self, posts: Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
+    fn take(&mut self, posts: &mut Vec<Post<W::Ticket>>) -> Taken<W::Ticket> {
         let kept = std::mem::take(&mut self.unwritten);
         let mut inputs = Vec::with_capacity(kept.len() + posts.len());
         inputs.extend(kept.into_iter().map(|input| (input, None)));
         let (mut beats, mut own, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         let mut answered = std::mem::take(&mut self.answered);
         let mut last = false;
-        for post in posts {
+        for post in posts.drain(..) {
             match post {
                 Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
                 Post::Word { observation, answers } => {

@@ -153,6 +153,5 @@ impl<S: Storage, T> Turn<S, T> {
 
 /// About how long its line is.
 fn bytes(entry: &Entry) -> u64 {
-    let body = entry.members.get("body").map_or(0, |body| body.to_string().len());
-    u64::try_from(body + super::codec::ADDED_BYTES).unwrap_or(u64::MAX)
+    u64::try_from(entry.members.bytes() + super::codec::ADDED_BYTES).unwrap_or(u64::MAX)
 }

@@ -292,7 +292,7 @@ fn error_of(disk: &SimulatedDisk) -> FoldError {
 fn a_state_that_cannot_be_read_is_refused() {
     let piece = |fold: &str, of: u64, part: u64, state: &str| {
         let body = json!({"fold": fold, "of": of, "part": part, "state": state});
-        Entry::new("carry", [("body".to_owned(), body)].into_iter().collect())
+        Entry::new("carry", [("body".to_owned(), body)])
     };
     let cases: [(&[Entry], &str); 6] = [
         (&[], "NotCarried"),
@@ -384,7 +384,7 @@ fn every_piece_fits_a_line_whatever_is_in_it() {
 fn the_first_form_is_read_for_ever() {
     let text = include_str!("golden/ostler-state-1.json").trim_end();
     let body = json!({"fold": "ostler-state-1", "of": 1, "part": 1, "state": text});
-    let disk = late(&[Entry::new("carry", [("body".to_owned(), body)].into_iter().collect())]);
+    let disk = late(&[Entry::new("carry", [("body".to_owned(), body)])]);
     let (_ledger, _recovery, folded) = fold::open(|| disk.storage(), &options(), Retention::default()).unwrap();
     let state = folded.state;
     assert_eq!((state.generation, state.sessions.len(), state.known_operations()), (1, 2, 8));

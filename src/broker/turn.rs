@@ -29,10 +29,6 @@ pub const BATCH_BYTES: usize = 192 * 1024;
 /// Conflict records that wait for a turn that syncs anyway. Of more than that there is no record.
 const CONFLICTS_KEPT: usize = 64;
 
-/// A snapshot is due when a share of its own length lies behind it: then all of them together are at most so many times as long
-/// as the ledger, however long each is.
-const SNAPSHOT_SHARE: u64 = 16;
-
 /// What a caller is told. It leaves after the sync of everything it speaks of.
 #[derive(Clone, Debug)]
 pub enum Told {
@@ -183,7 +179,9 @@ impl<S: Storage, T> Turn<S, T> {
 
     /// A snapshot of now, if one is due; as the last one if nothing will be written any more. Called between two turns.
     pub fn snapshot(&mut self, last: bool) -> Option<Snapshot> {
-        if !last && self.ledger.behind_snapshot() < self.snapshot_bytes / SNAPSHOT_SHARE {
+        // As much behind it as it is long: all of them together are no longer than the ledger, however long each is, and a start after a
+        // crash reads at most as much again.
+        if !last && self.ledger.behind_snapshot() < self.snapshot_bytes {
             return None;
         }
         let draft = self.ledger.draft_snapshot(FOLD).ok()?;

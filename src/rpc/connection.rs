@@ -20,9 +20,9 @@ use interprocess::local_socket::tokio::Stream;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWriteExt, ReadBuf, ReadHalf, WriteHalf, split};
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::calls::{Call, Calls};
 use super::envelope::{self, Rejected, Request};
 use super::error::{ErrorCode, WireError};
 use super::frame::{FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX, Lines};
@@ -30,7 +30,7 @@ use super::hello;
 use super::listener::Silent;
 use super::method::{Class, Method};
 use super::service::{Caller, Peer, Service};
-use super::wire::{Encoded, Identity};
+use super::wire::Identity;
 
 /// Time from the first byte of a line to its last.
 pub const LINE_WITHIN: Duration = Duration::from_secs(30);
@@ -127,45 +127,12 @@ struct Connection<S> {
     outbox: Outbox,
 }
 
-type Call = (Value, Result<Encoded, WireError>);
-
-/// The calls in flight.
-#[derive(Default)]
-struct Calls {
-    /// They end with the connection.
-    looking: JoinSet<Call>,
-    /// They go on to their end without it.
-    changing: JoinSet<Call>,
-}
-
-impl Calls {
-    fn len(&self) -> usize {
-        self.looking.len() + self.changing.len()
-    }
-
-    /// The next one that is done; none if none is in flight.
-    async fn next(&mut self) -> Option<Result<Call, JoinError>> {
-        tokio::select! {
-            biased;
-            Some(done) = self.changing.join_next() => Some(done),
-            Some(done) = self.looking.join_next() => Some(done),
-            else => None,
-        }
-    }
-}
-
-impl Drop for Calls {
-    fn drop(&mut self) {
-        self.changing.detach_all();
-    }
-}
-
 /// What a connection wakes up for.
 enum Next {
     /// The broker stops.
     Stop,
     /// A call is done.
-    Done(Result<Call, JoinError>),
+    Done(Call),
     /// Bytes came, or the end.
     Read { is_open: bool },
     /// A line was begun and not ended in time.
@@ -258,7 +225,7 @@ impl<S: Service> Connection<S> {
             match next {
                 Next::Stop => return self.finish(calls).await,
                 Next::Done(done) => {
-                    if let Err(end) = self.answer(done) {
+                    if let Err(end) = self.answer(&done) {
                         return end;
                     }
                 }
@@ -284,8 +251,7 @@ impl<S: Service> Connection<S> {
                 Ok((id, method, params)) => {
                     let (service, caller) = (Arc::clone(&self.service), caller.clone());
                     let changes = method.class() == Class::Mutates;
-                    let calls = if changes { &mut calls.changing } else { &mut calls.looking };
-                    calls.spawn(async move { (id, service.call(caller, method, params).await) });
+                    calls.add(changes, async move { (id, service.call(caller, method, params).await) });
                 }
                 Err(refusal) => self.push(refusal)?,
             }
@@ -294,22 +260,15 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    fn answer(&self, done: Result<Call, JoinError>) -> Result<(), End> {
-        match done {
-            Ok((id, answer)) => self.push(envelope::response(&id, &answer)),
-            // A call that panicked: its id is lost with it, and the caller's key finds out what became of it.
-            Err(error) => {
-                tracing::error!(%error, connection = self.connection, "a call failed");
-                Err(End::InOrder)
-            }
-        }
+    fn answer(&self, (id, answer): &Call) -> Result<(), End> {
+        self.push(envelope::response(id, answer))
     }
 
     /// The broker stops: what is in flight is answered, bounded.
     async fn finish(self, mut calls: Calls) -> End {
         let all = async {
             while let Some(done) = calls.next().await {
-                if self.answer(done).is_err() {
+                if self.answer(&done).is_err() {
                     return;
                 }
             }

@@ -1,6 +1,7 @@
 //! The broker's protocol: documents, errors, frames, connections. It knows how requests travel, not what they do:
 //! what they do is behind [`crate::rpc::service::Service`].
 
+mod calls;
 /// The client's end of a connection.
 pub mod channel;
 /// One connection.

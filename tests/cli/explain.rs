@@ -152,7 +152,7 @@ fn write(folder: &Path, turns: &[(&str, u64, u64, &[Value])]) {
             let mut members = record.as_object().unwrap().clone();
             let mut text = |name: &str| members.remove(name).map(|value| value.as_str().unwrap().to_owned());
             let (t, sid) = (text("t").unwrap(), text("sid"));
-            Entry { t, ep: sid.is_some().then_some(1), sid, fin: false, members }
+            Entry { t, ep: sid.is_some().then_some(1), sid, fin: false, members: members.into() }
         };
         let entries: Vec<Entry> = recovery.owed.iter().cloned().chain(records.iter().map(entry)).collect();
         ledger.append(&entries, &Stamp { at_us: *at_us, mono_us: *mono_us, bg: 1 }).unwrap();

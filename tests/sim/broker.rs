@@ -316,7 +316,7 @@ impl Broker {
     pub(super) fn round(&mut self, scene: &mut Scene<'_>) -> Checked<Result<(), Ended>> {
         let all = self.mail.len().min(TURN_INPUTS);
         let count = if scene.random.chance(500) { all } else { scene.random.below(all) + 1 };
-        let posts: Vec<Post<Ticket>> = self.mail.drain(..count).collect();
+        let mut posts: Vec<Post<Ticket>> = self.mail.drain(..count).collect();
         for post in &posts {
             if let Post::Request(request, _) = post {
                 scene.oracle.asked(request, scene.computer.true_us);
@@ -325,7 +325,7 @@ impl Broker {
         scene.trace.line(format!("  turn of {count}"));
         let luck = scene.random.next();
         let (faults, calls) = (scene.disk.faults_left(), scene.disk.calls());
-        let run = self.desk.round(scene.computer.now(), posts);
+        let run = self.desk.round(scene.computer.now(), &mut posts);
         let told = std::mem::take(&mut self.outward.left.borrow_mut().told);
         let struck = faults > scene.disk.faults_left();
         if scene.disk.is_stopped() || run.is_err() {

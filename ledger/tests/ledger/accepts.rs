@@ -140,7 +140,9 @@ fn only_what_is_named_exactly_is_accepted() {
     turns_of(&recovery.owed).into_iter().for_each(|owed| drop(turn(&mut ledger, owed)));
     turn(&mut ledger, &accepted(&others, &json!(null), "none of them"));
     let mut unread = accepted(std::slice::from_ref(&finding), &json!(null), "not a finding").remove(0);
-    unread.members["body"]["problems"][0]["more"] = json!(1);
+    let mut body = unread.members.get("body").unwrap().into_owned();
+    body["problems"][0]["more"] = json!(1);
+    unread.members = [("body".to_owned(), body)].into();
     turn(&mut ledger, &[unread]);
     assert_eq!(check(&disk).problems.len(), 1);
     turn(&mut ledger, &accepted(&[finding], &json!(null), "this one"));

@@ -122,8 +122,10 @@ fn run(ledger: &mut Ledger<SimulatedStorage>, model: &mut Model) {
     for step in script() {
         match step {
             Step::Append(batch) => {
-                let texts =
-                    batch.iter().map(|entry| entry.members["body"]["text"].as_str().unwrap().to_owned()).collect();
+                let texts = batch
+                    .iter()
+                    .map(|entry| entry.members.get("body").unwrap()["text"].as_str().unwrap().to_owned())
+                    .collect();
                 model.open.push(texts);
                 if ledger.append(&batch, &STAMP).is_err() {
                     return;
@@ -227,8 +229,10 @@ fn random_run(seed: u64) -> (Vec<String>, u64) {
             0..4 => {
                 count += 1;
                 let batch = random.batch(count);
-                let texts =
-                    batch.iter().map(|entry| entry.members["body"]["text"].as_str().unwrap().to_owned()).collect();
+                let texts = batch
+                    .iter()
+                    .map(|entry| entry.members.get("body").unwrap()["text"].as_str().unwrap().to_owned())
+                    .collect();
                 match ledger.append(&batch, &STAMP) {
                     Ok(_positions) => {
                         model.open.push(texts);

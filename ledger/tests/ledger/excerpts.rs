@@ -12,7 +12,7 @@ fn records() -> Vec<Record> {
     let (mut ledger, recovery) = Ledger::open(disk.storage(), Options::new("id", "boot")).unwrap();
     let entry = |sid: Option<&str>, fin: bool| {
         let members = serde_json::json!({"body": "x"}).as_object().unwrap().clone();
-        Entry { t: "note".into(), sid: sid.map(str::to_owned), ep: None, fin, members }
+        Entry { t: "note".into(), sid: sid.map(str::to_owned), ep: None, fin, members: members.into() }
     };
     let mut entries = recovery.owed;
     entries.extend((0..4).flat_map(|_| [entry(Some("one"), false), entry(Some("two"), false), entry(None, false)]));

@@ -60,7 +60,7 @@ fn turns() -> Vec<Vec<Entry>> {
 }
 
 fn texts_of(batch: &[Entry]) -> Vec<String> {
-    batch.iter().map(|entry| entry.members["body"]["text"].as_str().unwrap().to_owned()).collect()
+    batch.iter().map(|entry| entry.members.get("body").unwrap()["text"].as_str().unwrap().to_owned()).collect()
 }
 
 /// Lives through all turns, or until the ledger is at its end.

@@ -221,7 +221,7 @@ fn text_of_every_kind_comes_back_as_it_was() {
     let every: String = (0..0x2800).filter_map(char::from_u32).chain(['\u{fffd}', '\u{10ffff}']).collect();
     let body = Map::from_iter([(every.clone(), Value::from(every.clone()))]);
     let members = Map::from_iter([("body".to_owned(), Value::Object(body.clone()))]);
-    turn(&mut ledger, &[Entry { members, ..entry(None, "") }]);
+    turn(&mut ledger, &[Entry { members: members.into(), ..entry(None, "") }]);
     drop(ledger);
     let (ledger, recovery) = open(&disk);
     assert!(recovery.problems.is_empty());

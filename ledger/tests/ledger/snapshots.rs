@@ -34,7 +34,7 @@ fn write(ledger: &mut Ledger<SimulatedStorage>, fold: &mut Texts, turns: std::op
         let batch = [entry(Some(sid), &format!("{number} {}", "p".repeat(300))), entry(None, &format!("{number}+"))];
         turn(ledger, &batch);
         for entry in &batch {
-            fold.texts.push(entry.members["body"]["text"].as_str().unwrap().to_owned());
+            fold.texts.push(entry.members.get("body").unwrap()["text"].as_str().unwrap().to_owned());
         }
     }
 }

@@ -73,7 +73,7 @@ mod tests {
         let stamp = Stamp { at_us: 1_767_225_600_000_000, mono_us: 5, bg: 1 };
         let mut turn = recovery.owed;
         let (sid, members) = (Some("s1".into()), serde_json::Map::default());
-        turn.push(Entry { t: "note".into(), sid, ep: None, fin: false, members });
+        turn.push(Entry { t: "note".into(), sid, ep: None, fin: false, members: members.into() });
         ledger.append(&turn, &stamp).unwrap();
         let records: Vec<Record> = ledger.records().map(Result::unwrap).collect();
         assert!(!records.is_empty());
