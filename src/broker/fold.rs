@@ -2,10 +2,10 @@
 //! let go and forgotten. In the one pass over the ledger that its recovery makes, from the newest snapshot on.
 
 use super::carry::{Block, Carrying};
-use super::codec::{self, Unreadable, touched};
+use super::codec::{self, Unreadable, session_of, touched};
 use super::snapshot::{FOLD, decode};
 use crate::machine::limits::Retention;
-use crate::machine::{At, Digest, Event, Illegal, Plan, SessionId, State, apply};
+use crate::machine::{At, Digest, Event, Illegal, Plan, SessionId, State, apply, chain_ended};
 use ostler_ledger::{Fold, Ledger, OpenError, Options, Record, Recovery, Storage};
 use std::collections::BTreeSet;
 
@@ -146,6 +146,13 @@ impl Folding {
                     doubtful.extend(touched(std::slice::from_ref(&event)));
                     self.illegal.get_or_insert(FoldError::Illegal { seq: at.seq, why });
                 }
+            }
+            // Of a record that could follow, nothing is left to do.
+            if record.header.fin
+                && let Some(session) = session_of(&event)
+                && chain_ended(state, session, at)
+            {
+                doubtful.remove(session);
             }
             self.turn = Some(at);
         }

@@ -20,6 +20,8 @@ pub mod doubt;
 pub mod files;
 /// The state as the ledger tells it.
 pub mod fold;
+#[cfg(test)]
+mod fold_tests;
 /// What the connections call.
 pub mod front;
 /// The broker lock as seen from outside.

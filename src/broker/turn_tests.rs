@@ -219,11 +219,11 @@ fn a_snapshot_of_other_limits_is_not_used() {
 }
 
 #[test]
-fn the_next_snapshot_is_due_when_a_share_of_the_last_lies_behind_it() {
+fn the_next_snapshot_is_due_when_as_much_as_the_last_lies_behind_it() {
     let disk = SimulatedDisk::new();
     let mut turn = open(&disk);
     let bytes = turn.snapshot(false).expect("it is due").write(&disk.storage()).unwrap();
-    turn.snapshot_has(bytes * 16);
+    turn.snapshot_has(bytes);
     let lines = |disk: &SimulatedDisk| {
         let file = &disk.names(Folder::Ledger)[0];
         disk.contents(ostler_ledger::storage::Name { folder: Folder::Ledger, file }).unwrap().len()

@@ -388,6 +388,23 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     Ok(())
 }
 
+/// The session's chain has ended: it is gone with its files, whatever of what came before could not be read. One for which an operation
+/// still waits stays: how that ended is not known. Says whether it is gone.
+pub fn chain_ended(state: &mut State, sid: &SessionId, at: At) -> bool {
+    if let Some(session) = state.sessions.get_mut(sid) {
+        let session = Arc::make_mut(session);
+        if ![&session.starts, &session.stops, &session.deletes].into_iter().all(Vec::is_empty) {
+            return false;
+        }
+        state.live -= usize::from(session.status.is_live());
+        disarm(&mut state.deadlines, session);
+        session.status = Status::Deleted;
+    }
+    leave(state, sid, None, at);
+    state.removals.remove(sid);
+    true
+}
+
 /// Takes a session from the list; `owed` is the episode of the removal that its files are still owed.
 fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>, at: At) {
     let Some(session) = state.sessions.remove(sid) else { return };

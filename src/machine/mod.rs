@@ -35,7 +35,7 @@ mod table;
 mod tests;
 mod time;
 
-pub use apply::{At, Illegal, apply};
+pub use apply::{At, Illegal, apply, chain_ended};
 pub use deadline::next_deadline;
 pub use decide::{Answer, Decision, decide, prunable};
 pub use effect::{Effect, open_operations, outstanding, owed};
