@@ -129,8 +129,11 @@ fn an_operation_that_is_not_settled_keeps_the_broker() {
         eprintln!("NOT CHECKED: a file system cannot be mounted here: {error}");
         return;
     }
+    // It stays for us until it has this to stay for.
+    let wire = Wire::hello(&root);
     let broker = started(&root);
     let asked = root.ostler(["delete", "s", "--key", "k", "--timeout", "2s", "--json"]);
+    drop(wire);
     stays(broker);
     umount2(&inner, MntFlags::MNT_DETACH).unwrap();
     assert!([Some(0), Some(6)].contains(&asked.code()), "{asked:?}");
@@ -147,8 +150,10 @@ fn a_session_in_doubt_keeps_the_broker() {
     // Its record is empty, and both host and command are gone: nobody can say what became of it.
     Process::of_value(&session["host_pid"]).kill_9();
     fs::write(root.path().join("sessions").join(text(&session["id"])).join("1/host.json"), "").unwrap();
+    let wire = Wire::hello(&root);
     let broker = started(&root);
     wait_until(SOON, "it to be fenced", || root.session(&session["id"])["fence"].is_object());
+    drop(wire);
     stays(broker);
     root.json(["reconcile", "s"]);
     leaves(&root, broker);
@@ -157,10 +162,10 @@ fn a_session_in_doubt_keeps_the_broker() {
 #[test]
 fn a_ledger_that_takes_no_records_keeps_the_broker() {
     let Some(root) = DiskRoot::new(4 * 1024) else { return };
-    finish(root.command(["ensure"]).env(IDLE_EXIT, "1s"), b"").exits(0);
-    let broker = root.broker().unwrap();
+    let begun = finish(root.command(["ensure", "--json"]).env(IDLE_EXIT, "1s"), b"").exits(0).json();
+    let (broker, mut wire) = (Process::of_value(&begun["broker"]["pid"]), Wire::dial_at(&begun["broker"]));
+    wire.greet(&root);
     root.fill_but(0);
-    let mut wire = Wire::hello(&root);
     let mut keys = 0;
     wait_until(SOON, "it to be full", || {
         keys += 1;
@@ -181,8 +186,8 @@ fn whoever_comes_as_it_leaves_is_served_by_the_next() {
     let root = of_one_second();
     for point in ["stop=pause:1500", "leave=pause:1500"] {
         for round in 0..ROUNDS {
-            finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", point), b"").exits(0);
-            let (broker, record) = (root.broker().unwrap(), root.path().join("broker.json"));
+            let begun = finish(root.command(["ensure", "--json"]).env("OSTLER_TEST_FAIL", point), b"").exits(0).json();
+            let (broker, record) = (Process::of_value(&begun["broker"]["pid"]), root.path().join("broker.json"));
             let log = || fs::read_to_string(root.path().join("broker.log")).unwrap_or_default();
             wait_until(SOON, "it to have decided", || log().contains("nothing to do for a while"));
             if point.starts_with("leave") {

@@ -33,9 +33,15 @@ impl Wire {
     /// Connects and says hello as the owner.
     pub(crate) fn hello(root: &Root) -> Wire {
         let mut wire = Wire::dial(root);
-        let answer = wire.ask("hello", hello(&token(root)));
-        assert_eq!(answer["result"]["protocol"], 1, "{answer}");
+        wire.greet(root);
         wire
+    }
+
+    /// Says hello as the owner.
+    #[track_caller]
+    pub(crate) fn greet(&mut self, root: &Root) {
+        let answer = self.ask("hello", hello(&token(root)));
+        assert_eq!(answer["result"]["protocol"], 1, "{answer}");
     }
 
     /// Asks and gives back the answer.
