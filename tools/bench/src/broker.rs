@@ -83,6 +83,11 @@ pub(crate) fn processor_time(task: &Path) -> Option<Duration> {
     text.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
+/// What so many threads have had of the processors together.
+pub(crate) fn processor_times(tasks: &[PathBuf]) -> Duration {
+    tasks.iter().filter_map(|task| processor_time(task)).sum()
+}
+
 fn command(program: &Path, root: &Path) -> Command {
     let mut command = Command::new(program);
     command.env("OSTLER_ROOT", root).stdin(std::process::Stdio::null());
@@ -109,6 +114,11 @@ impl Client {
         self.send(request)?;
         while !self.hear()? {}
         Ok(())
+    }
+
+    /// The last answer.
+    pub(crate) fn said(&self) -> Result<Value, String> {
+        serde_json::from_slice(&self.buffer[..self.answer]).map_err(|error| error.to_string())
     }
 
     pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), String> {

@@ -8,19 +8,18 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::EventFd;
 
 use crate::at;
-use crate::broker::{Client, processor_time};
+use crate::broker::Client;
 
 /// A running echo. It ends when its clients have gone.
 pub(crate) struct Echo {
     pub(crate) clients: Vec<Client>,
     /// Its two threads in `/proc`.
-    threads: Vec<PathBuf>,
+    pub(crate) threads: Vec<PathBuf>,
 }
 
 /// What one request comes to.
@@ -58,15 +57,10 @@ impl Echo {
         let threads = tasks.iter().take(2).collect();
         Ok(Echo { clients, threads })
     }
-
-    /// Processor time of its threads so far.
-    pub(crate) fn cpu(&self) -> Duration {
-        self.threads.iter().filter_map(|thread| processor_time(thread)).sum()
-    }
 }
 
 /// This thread in `/proc`.
-fn task() -> PathBuf {
+pub(crate) fn task() -> PathBuf {
     PathBuf::from(format!("/proc/self/task/{}", nix::unistd::gettid()))
 }
 

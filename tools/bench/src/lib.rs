@@ -12,6 +12,7 @@ mod floor;
 mod history;
 mod machine;
 mod measure;
+mod parts;
 mod replay;
 mod report;
 mod socket;

@@ -26,6 +26,8 @@ pub(crate) enum Goal {
     PerCpuSecond(f64),
     /// Processor time of an operation, microseconds, at most.
     CpuUs(f64),
+    /// The row is what nobody can save: whether it alone leaves [`Goal::CpuUs`] of the same number in reach.
+    CpuInReach(f64),
     /// Seconds for the whole, at most, with the number of operations in it.
     Seconds(f64, f64),
 }
@@ -70,7 +72,7 @@ impl Row {
             Goal::None => "-".to_owned(),
             Goal::AtMost(times) => format!("at most {times} x"),
             Goal::RateAtLeast(part) => format!("at least {part} x the rate, of processor"),
-            Goal::InReach(_) | Goal::RateInReach(_) => "the same".to_owned(),
+            Goal::InReach(_) | Goal::RateInReach(_) | Goal::CpuInReach(_) => "the same".to_owned(),
             Goal::PerCpuSecond(rate) => format!("at least {} in a second of processor", thousands(rate)),
             Goal::CpuUs(us) => format!("at most {us} us of processor"),
             Goal::Seconds(seconds, _) => format!("at most {seconds} s"),
@@ -85,7 +87,7 @@ impl Row {
             Goal::AtMost(times) | Goal::InReach(times) => self.ratio(part)? <= times,
             Goal::RateAtLeast(least) | Goal::RateInReach(least) => self.cpu_rate()? >= least,
             Goal::PerCpuSecond(rate) => 1e6 / self.ours.cpu_us() >= rate,
-            Goal::CpuUs(most) => self.ours.cpu_us() <= most,
+            Goal::CpuUs(most) | Goal::CpuInReach(most) => self.ours.cpu_us() <= most,
             Goal::Seconds(most, count) => us * count / 1e6 <= most,
         })
     }
@@ -98,7 +100,7 @@ impl Row {
             }
             Goal::RateAtLeast(_) | Goal::RateInReach(_) => format!("{:.2} x", self.cpu_rate().unwrap_or(f64::NAN)),
             Goal::PerCpuSecond(_) => thousands(1e6 / self.ours.cpu_us()),
-            Goal::CpuUs(_) => format!("{:.1} us", self.ours.cpu_us()),
+            Goal::CpuUs(_) | Goal::CpuInReach(_) => format!("{:.1} us", self.ours.cpu_us()),
             Goal::Seconds(_, count) => both(&|part| format!("{:.2} s", self.ours.quantile_us(part) * count / 1e6)),
             Goal::None => both(&|part| format!("{:.2} us", self.ours.quantile_us(part))),
         }
@@ -110,7 +112,7 @@ impl Row {
             .floor
             .as_ref()
             .map_or("-".to_owned(), |(what, floor)| format!("{what}: {}, processor {:.2}", us(floor), floor.cpu_us()));
-        let is_floor = matches!(self.goal, Goal::InReach(_) | Goal::RateInReach(_));
+        let is_floor = matches!(self.goal, Goal::InReach(_) | Goal::RateInReach(_) | Goal::CpuInReach(_));
         let met = match (self.is_met(), is_floor) {
             (None, _) => "-",
             (Some(true), false) => "met",

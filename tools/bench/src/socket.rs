@@ -2,17 +2,19 @@
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ostler::machine::{Actor, Digest, Event, Gained, Key, Kind, OperationId, Outcome, Plan as Work};
 use ostler::rpc::envelope;
 use serde_json::{Value, json};
 
 use crate::at;
-use crate::broker::{Broker, Client};
+use crate::broker::{Broker, Client, processor_times};
 use crate::echo::{Echo, Sizes};
 use crate::floor::Raw;
 use crate::measure::{Contender, Plan, Series, in_turns};
+use crate::parts::{Each, Parts};
 use crate::report::{Goal, Row};
 
 /// Clients of the row with many.
@@ -42,6 +44,8 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
     let mut clients: Vec<Client> = (0..CLIENTS).map(|_| broker.client()).collect::<Result<_, _>>()?;
     let sizes = Sizes { appended: turn_bytes, answer: client.answer };
     let echo = std::cell::RefCell::new(Echo::start(scratch, CLIENTS, sizes)?);
+    let work = Each { events: pruning(), answer: client.said()? };
+    let mut parts = Parts::start(scratch, CLIENTS, &work)?;
     let keys = std::cell::RefCell::new(keys);
     let client = std::cell::RefCell::new(client);
 
@@ -55,35 +59,35 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
         |series: &mut Series| (0..plan.single).try_for_each(|_| series.single(|| raw.append(&vec![b'x'; turn_bytes])));
     let mut many = |series: &mut Series| {
         let requests: Vec<Vec<u8>> = (0..plan.many).map(|_| keys.borrow_mut().prune()).collect();
-        let (began, cpu) = (Instant::now(), broker.cpu()?);
-        all_at_once(&mut clients, &requests)?;
-        series.add(plan.many, began.elapsed(), broker.cpu()?.saturating_sub(cpu));
-        Ok(())
+        at_once(&mut clients, &requests, series, || broker.cpu())
     };
+    let again: Vec<Vec<u8>> = (0..plan.many).map(|_| known.clone()).collect();
     let mut least = |series: &mut Series| {
-        let requests: Vec<Vec<u8>> = (0..plan.many).map(|_| known.clone()).collect();
-        let mut echo = echo.borrow_mut();
-        let (began, cpu) = (Instant::now(), echo.cpu());
-        all_at_once(&mut echo.clients, &requests)?;
-        let took = began.elapsed();
-        series.add(plan.many, took, echo.cpu().saturating_sub(cpu));
-        Ok(())
+        let Echo { clients, threads } = &mut *echo.borrow_mut();
+        at_once(clients, &again, series, || Ok(processor_times(threads)))
     };
+    let mut of_parts =
+        |series: &mut Series| at_once(&mut parts.clients, &again, series, || Ok(processor_times(&parts.threads)));
     let mut alone = |series: &mut Series| {
         for _ in 0..plan.single {
             let mut echo = echo.borrow_mut();
-            let (began, cpu) = (Instant::now(), echo.cpu());
+            let (began, cpu) = (Instant::now(), processor_times(&echo.threads));
             echo.clients[0].ask(&known)?;
             let took = began.elapsed();
-            series.add(1, took, echo.cpu().saturating_sub(cpu));
+            series.add(1, took, processor_times(&echo.threads).saturating_sub(cpu));
         }
         Ok(())
     };
     let contenders: &mut [Contender<'_>] =
-        &mut [&mut one, &mut replayed, &mut floor, &mut many, &mut least, &mut alone];
+        &mut [&mut one, &mut replayed, &mut floor, &mut many, &mut least, &mut of_parts, &mut alone];
     let (series, pressure) = in_turns(plan.rounds, contenders)?;
-    let [one, replayed, floor, many, least, alone] = series.as_slice() else {
-        return Err("six contenders".to_owned());
+    rows_of(&series, turn_bytes, pressure)
+}
+
+/// The rows of these contenders, in the order in which they took turns.
+fn rows_of(series: &[Series], turn_bytes: usize, pressure: f64) -> Result<Vec<Row>, String> {
+    let [one, replayed, floor, many, least, of_parts, alone] = series else {
+        return Err("seven contenders".to_owned());
     };
     let bytes = format!("{turn_bytes} bytes appended, fdatasync");
     let row = |name: &str, what: &str, goal, ours| Row::new(name, what, goal, ours, pressure);
@@ -102,6 +106,13 @@ fn requests(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Re
             .against("one client", one),
         row("socket-32-cpu", "the same: the broker's processor time of a request", Goal::CpuUs(15.0), many)
             .against("an echo with the same threads, bytes and syncs", least),
+        row(
+            "socket-32-parts",
+            "floor of that: tokio, serde_json and the library alone, with two records for each request",
+            Goal::CpuInReach(15.0),
+            of_parts,
+        )
+        .against("an echo with the same threads, bytes and syncs", least),
     ])
 }
 
@@ -175,6 +186,18 @@ fn effects(scratch: &Path, broker: &Broker, plan: &Plan, keys: &mut Keys) -> Res
     ])
 }
 
+/// The records of a request that prunes nothing.
+fn pruning() -> Vec<Event> {
+    let op = OperationId(1_000_000);
+    let key = Key::parse("0198c2f0-7d3e-7000-8000-000000000001").expect("a key");
+    let act = Actor { uid: 1000, pid: 4711, sid: None };
+    let (kind, body) = (Kind::Prune, Work::Prune { older_ms: OLDEST_MS });
+    let accept = Event::Accept { sid: None, ep: None, op, kind, key, req: Digest([0x5f; 32]), act, body };
+    let finish =
+        Event::Finish { sid: None, op, kind, st: Outcome::Succeeded, err: None, res: Gained::default(), body: None };
+    vec![accept, finish]
+}
+
 /// A session that has ended; its id.
 fn ended_session(broker: &Broker) -> Result<String, String> {
     let said = broker.run(&["spawn", "--", "true"])?;
@@ -207,6 +230,20 @@ fn timed(
     }
     let cpu = broker.cpu()?.saturating_sub(cpu) / u32::try_from(count).unwrap_or(1);
     walls.into_iter().for_each(|wall| series.add(1, wall, cpu));
+    Ok(())
+}
+
+/// Requests of many clients, timed as one; the processor time is what `cpu` says.
+fn at_once(
+    clients: &mut [Client],
+    requests: &[Vec<u8>],
+    series: &mut Series,
+    cpu: impl Fn() -> Result<Duration, String>,
+) -> Result<(), String> {
+    let (began, before) = (Instant::now(), cpu()?);
+    all_at_once(clients, requests)?;
+    let took = began.elapsed();
+    series.add(u64::try_from(requests.len()).unwrap_or(1), took, cpu()?.saturating_sub(before));
     Ok(())
 }
 
