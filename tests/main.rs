@@ -23,5 +23,8 @@ mod cli;
 /// Programs of everyday life as sessions.
 mod programs;
 
+/// Everyday work under fire, for seconds and for an hour.
+mod soak;
+
 /// Failures that people reported of programs like this one, each under its id.
 mod field;

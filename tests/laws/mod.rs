@@ -6,6 +6,8 @@ mod adopt;
 mod alive;
 /// Law 9.
 mod bounded;
+/// Law 9, session by session.
+mod cycles;
 /// Law 7.
 mod honest;
 /// Law 5.

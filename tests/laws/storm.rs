@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::scene::spawning;
 use crate::support::{FIXTURE, Output, Process, Root, SOON, finish, wait_for, wait_until};
@@ -61,12 +61,6 @@ fn life(root: &Root, caller: usize, number: usize) {
     counted(2);
 }
 
-/// The process in the lock's record, where that can be read just now.
-fn owner(root: &Root) -> Option<Process> {
-    let record: Value = serde_json::from_slice(&fs::read(root.path().join("broker.lock")).ok()?).ok()?;
-    Process::of(record["identity"]["pid"].as_i64()?)
-}
-
 fn ledger_bytes(root: &Root) -> u64 {
     let entries = fs::read_dir(root.path().join("ledger")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
@@ -108,7 +102,7 @@ fn disturb_as_it_grows(root: &Root, over: &AtomicBool, growth: RangeInclusive<u6
         next = next.max(ledger_bytes(root)) + growth.start() + step;
         let grown = || over.load(Ordering::Relaxed) || ledger_bytes(root) >= next;
         wait_until(Duration::from_secs(120), "the ledger to grow", grown);
-        if let (false, Some(owner)) = (over.load(Ordering::Relaxed), owner(root)) {
+        if let (false, Some(owner)) = (over.load(Ordering::Relaxed), root.lock_owner()) {
             disturb(root, owner, kinds[kills % kinds.len()]);
             kills += 1;
         }

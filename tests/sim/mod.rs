@@ -20,7 +20,8 @@ mod oracle;
 mod plan;
 mod planted;
 mod promises;
-mod random;
+/// Also drives the soak.
+pub(crate) mod random;
 mod seeds;
 mod start;
 mod story;

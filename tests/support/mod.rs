@@ -11,6 +11,7 @@ mod process;
 mod root;
 mod running;
 pub(crate) mod scene;
+mod usage;
 mod wait;
 
 pub(crate) use disk::DiskRoot;
@@ -18,7 +19,8 @@ pub(crate) use output::Output;
 pub(crate) use process::Process;
 pub(crate) use root::{Root, finish};
 pub(crate) use running::Running;
-pub(crate) use wait::{wait_for, wait_until};
+pub(crate) use usage::Usage;
+pub(crate) use wait::{poll, wait_for, wait_until};
 
 /// How long a test waits for what should happen at once. Slack for a loaded machine, never a measurement.
 pub(crate) const SOON: std::time::Duration = std::time::Duration::from_secs(30);

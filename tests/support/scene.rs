@@ -1,7 +1,10 @@
 //! What tests of whole brokers do again and again: find the broker, start sessions, look at them, act all at once.
 
 use super::leftovers::leftovers;
-use super::{FIXTURE, Output, Process, Root, SOON, finish, wait_until};
+use super::{FIXTURE, OSTLER, Output, Process, Root, SOON, finish, wait_until};
+use ostler::client::{ClientOptions, Program};
+use ostler::os::deadline::Deadline;
+use ostler::os::environment::Environment;
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::process::Command;
@@ -43,6 +46,23 @@ impl Root {
     pub(crate) fn brokers(&self) -> Vec<Process> {
         let all = leftovers(self.folder()).into_iter();
         all.filter(|found| found.command().contains(" broker --root ")).map(|found| found.process).collect()
+    }
+
+    /// The process in the lock's record, where that can be read just now: the broker, also while it still starts.
+    pub(crate) fn lock_owner(&self) -> Option<Process> {
+        let record: Value = serde_json::from_slice(&fs::read(self.path().join("broker.lock")).ok()?).ok()?;
+        Process::of(record["identity"]["pid"].as_i64()?)
+    }
+
+    /// A client in this process, for those who ask too much to start a command for each request.
+    pub(crate) fn client_options(&self, deadline: Deadline) -> ClientOptions {
+        let variables = self.command([""; 0]);
+        let variables = variables.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        ClientOptions {
+            program: Program::File(OSTLER.into()),
+            environment: Environment::of(variables),
+            ..ClientOptions::new(self.path(), deadline)
+        }
     }
 
     /// Starts a session with these options and this command; its document.

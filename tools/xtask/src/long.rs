@@ -59,6 +59,18 @@ const JOBS: &[Job] = &[
         budget_seconds: 3600,
     },
     Job {
+        name: "cycles",
+        prefix: "long_cycles",
+        what: "ten thousand sessions spawned, stopped and deleted: descriptors, threads, memory and files as before (--rounds N)",
+        budget_seconds: 1800,
+    },
+    Job {
+        name: "soak",
+        prefix: "long_soak",
+        what: "everyday work on one root for an hour, while brokers and hosts are killed: nothing lost, doubled or left (--seconds N, --seed N)",
+        budget_seconds: 7200,
+    },
+    Job {
         name: "storms",
         prefix: "long_storm",
         what: "many sessions live whole lives while their brokers are killed, leave, and lose lock or record",
@@ -73,13 +85,17 @@ const JOBS: &[Job] = &[
 ];
 
 /// How many of a thing the long tests do, handed down in the environment.
-const KNOBS: &[(&str, &str)] =
-    &[("--seeds", "OSTLER_TEST_SEEDS"), ("--rounds", "OSTLER_TEST_ROUNDS"), (SECONDS, "OSTLER_TEST_SECONDS")];
+const KNOBS: &[(&str, &str)] = &[
+    ("--seeds", "OSTLER_TEST_SEEDS"),
+    ("--seed", "OSTLER_TEST_SEED"),
+    ("--rounds", "OSTLER_TEST_ROUNDS"),
+    ("--seconds", SECONDS),
+];
 
-/// How long each target of the job `fuzz` runs.
-const SECONDS: &str = "--seconds";
-/// What it is without that option: the job's budget is made for it.
-const USUAL_SECONDS: u64 = 600;
+/// How long each target of the job `fuzz` runs, and the job `soak`.
+const SECONDS: &str = "OSTLER_TEST_SECONDS";
+/// What it is without that option: these jobs' budgets are made for it.
+const USUAL_SECONDS: &[(&str, u64)] = &[("fuzz", 600), ("soak", 3600)];
 
 /// Which target of the job `fuzz` runs, if not all.
 const TARGET: (&str, &str) = ("--target", "OSTLER_TEST_TARGET");
@@ -134,11 +150,12 @@ fn parse(arguments: &[&str]) -> Result<Request, String> {
 }
 
 impl Request {
-    /// A job's budget; longer where each of its targets is to run longer.
+    /// A job's budget; longer where it is told to run longer than it usually does.
     fn budget(&self, job: &Job) -> u64 {
-        let asked = self.variables.iter().find(|(name, _)| *name == "OSTLER_TEST_SECONDS");
-        let seconds = asked.and_then(|(_, seconds)| seconds.parse::<u64>().ok()).unwrap_or(USUAL_SECONDS);
-        job.budget_seconds * seconds.max(USUAL_SECONDS) / USUAL_SECONDS
+        let asked = self.variables.iter().find(|(name, _)| *name == SECONDS);
+        let asked = asked.and_then(|(_, seconds)| seconds.parse::<u64>().ok()).unwrap_or(0);
+        let usual = USUAL_SECONDS.iter().find(|(name, _)| *name == job.name);
+        usual.map_or(job.budget_seconds, |(_, usual)| job.budget_seconds * asked.max(*usual) / usual)
     }
 }
 
@@ -201,6 +218,8 @@ mod tests {
         assert_eq!(fuzz.variables, expected);
         let job = JOBS.iter().find(|job| job.name == "fuzz").unwrap();
         assert_eq!((fuzz.budget(job), Request::default().budget(job)), (2 * job.budget_seconds, job.budget_seconds));
+        let job = JOBS.iter().find(|job| job.name == "storms").unwrap();
+        assert_eq!(fuzz.budget(job), job.budget_seconds, "it does not go by time");
         assert!(parse(&["--target"]).unwrap_err().contains("a name"));
     }
 
