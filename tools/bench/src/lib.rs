@@ -1,7 +1,7 @@
 //! The benchmark: every figure is measured beside its floor, in the same run, in turns, on the same folder.
 //!
-//! `cargo xtask bench ledger` builds and runs it. It is a library, so that the ordinary checks cover it; the program lies in
-//! `sqlite/`, a package of its own, because it brings SQLite to compare with and nothing else of the project needs that.
+//! `cargo xtask bench ledger` and `cargo xtask bench storm` build and run it. It is a library, so that the ordinary checks cover it; the program of the
+//! first lies in `sqlite/`, a package of its own, because it brings SQLite to compare with and nothing else of the project needs that.
 #![expect(clippy::print_stdout, reason = "a tool for people")]
 #![expect(clippy::disallowed_methods, reason = "a tool that measures time and starts programs")]
 
@@ -16,6 +16,8 @@ mod parts;
 mod replay;
 mod report;
 mod socket;
+/// Find-or-start under a storm of clients.
+pub mod storm;
 
 use std::path::{Path, PathBuf};
 
@@ -77,7 +79,7 @@ pub fn run(arguments: &[String], other: OpenStore<'_>) -> Result<(), String> {
     let text = report::document(&rows, &asked.plan, &scratch.0, before);
     println!("\n{text}");
     if let (Some(document), None) = (&asked.document, &asked.only) {
-        report::write(document, &text)?;
+        report::write(document, "ledger", &text)?;
     }
     Ok(())
 }

@@ -161,21 +161,27 @@ pub(crate) fn document(rows: &[Row], plan: &Plan, folder: &Path, before: Pressur
     text
 }
 
-const BEGIN: &str = "<!-- written by cargo xtask bench ledger -->";
 const END: &str = "<!-- up to here -->";
 
+/// The mark before the table of this benchmark.
+fn begin(bench: &str) -> String {
+    format!("<!-- written by cargo xtask bench {bench} -->")
+}
+
 /// Replaces what stands between the marks of the document.
-pub(crate) fn write(document: &Path, text: &str) -> Result<(), String> {
+pub(crate) fn write(document: &Path, bench: &str, text: &str) -> Result<(), String> {
     let name = document.display().to_string();
     let old = at(&name, std::fs::read_to_string(document))?;
-    let new = replaced(&old, text).ok_or_else(|| format!("{name} has no place for the table: {BEGIN} ... {END}"))?;
+    let begin = begin(bench);
+    let new =
+        replaced(&old, &begin, text).ok_or_else(|| format!("{name} has no place for the table: {begin} ... {END}"))?;
     at(&name, std::fs::write(document, new))
 }
 
-fn replaced(old: &str, text: &str) -> Option<String> {
-    let (before, rest) = old.split_once(BEGIN)?;
+fn replaced(old: &str, begin: &str, text: &str) -> Option<String> {
+    let (before, rest) = old.split_once(begin)?;
     let (_, behind) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{text}\n{END}{behind}"))
+    Some(format!("{before}{begin}\n\n{text}\n{END}{behind}"))
 }
 
 fn thousands(number: f64) -> String {
@@ -184,7 +190,7 @@ fn thousands(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{BEGIN, END, Goal, Row, replaced};
+    use super::{END, Goal, Row, begin, replaced};
     use crate::measure::Series;
     use std::time::Duration;
 
@@ -209,8 +215,9 @@ mod tests {
 
     #[test]
     fn only_what_stands_between_the_marks_is_replaced() {
-        let old = format!("a\n{BEGIN}\nold\n{END}\nb\n");
-        assert_eq!(replaced(&old, "new\n"), Some(format!("a\n{BEGIN}\n\nnew\n\n{END}\nb\n")));
-        assert_eq!(replaced("a", "new"), None);
+        let (begin, other) = (begin("ledger"), begin("storm"));
+        let old = format!("a\n{begin}\nold\n{END}\nb\n");
+        assert_eq!(replaced(&old, &begin, "new\n"), Some(format!("a\n{begin}\n\nnew\n\n{END}\nb\n")));
+        assert_eq!(replaced(&old, &other, "new"), None);
     }
 }

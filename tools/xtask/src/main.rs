@@ -18,8 +18,10 @@ const USAGE: &str = "\
 cargo xtask ci                     everything that the gate runs, each stage with its time
 cargo xtask bench ledger [--rounds N] [--records N] [--only NAME] [--brief]
                                    every figure of the ledger beside its floor, into docs/LEDGER.md
+cargo xtask bench storm [--rounds N] [--clients N,N...] [--only NAME,NAME...]
+                                   find-or-start under many clients beside tmux, watchman, pueue, into docs/PERFORMANCE.md
 cargo xtask tidy [FOLDER]          the repository's own rules alone, on this or another checkout
-cargo xtask long [JOB]... [--list] [--seeds N] [--rounds N] [--seconds N] [--target NAME]
+cargo xtask long [JOB]... [--list] [--seeds N] [--seed N] [--rounds N] [--seconds N] [--target NAME]
                                    what takes longer than the gate allows";
 
 fn main() -> ExitCode {
