@@ -2,7 +2,7 @@
 
 use crate::machine::limits::Retention;
 use crate::machine::{
-    Action, Effect, Event, Evidence, Input, Key, Kind, Known, Lock, Marks, Observation, Operation, Outcome, Plan,
+    Action, Effect, Event, Evidence, Exit, Input, Key, Kind, Known, Lock, Marks, Observation, Operation, Outcome, Plan,
     Recalled, Request, State, Status, Trace, Word,
 };
 use crate::os::environment::Environment;
@@ -52,6 +52,12 @@ pub struct Planted {
     pub overwrite_settled: bool,
     /// A fence goes up around another session than the one in doubt (breaks law 8).
     pub fence_another: bool,
+    /// A host that is recorded is taken for adopted, without a hello (breaks laws 10 and 11).
+    pub adopt_unasked: bool,
+    /// Word of an episode that comes late brings a session back whose removal has begun (breaks law 7).
+    pub revive_deleted: bool,
+    /// That a host's connection ended is taken for the end of its command, with code 0 (breaks laws 7 and 11).
+    pub exit_at_end_of_file: bool,
 }
 
 impl Planted {
@@ -74,6 +80,28 @@ impl Planted {
             Input::Request(request) => Input::Request(self.request(state, request)),
             Input::Observation(observation) => Input::Observation(self.observation(state, observation)),
             Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
+        }
+    }
+
+    /// What an input does to the state before it is decided.
+    pub(super) fn before(&self, state: &mut State, input: &Input) {
+        let Input::Observation(Observation { session, episode, word }) = input else { return };
+        let of = state.sessions.get(session).filter(|of| of.status == Status::Deleted && of.episode == *episode);
+        let status = match word {
+            Word::Started(_) => Status::Ready,
+            Word::Exited { .. } | Word::HostLost => Status::Failed,
+            Word::LaunchFailed { .. }
+            | Word::NeverOpened
+            | Word::MachineLost
+            | Word::Adopted(_)
+            | Word::Foreign { .. }
+            | Word::Removed => return,
+        };
+        if of.is_some_and(|of| self.revive_deleted && of.run.is_some())
+            && let Some(of) = state.sessions.get_mut(session)
+        {
+            Arc::make_mut(of).status = status;
+            state.live += usize::from(status.is_live());
         }
     }
 
@@ -103,7 +131,15 @@ impl Planted {
         }
     }
 
-    fn observation(&self, state: &State, observation: Observation) -> Observation {
+    fn observation(&self, state: &State, mut observation: Observation) -> Observation {
+        let run = state.sessions.get(&observation.session).and_then(|session| session.run.clone());
+        if let (Word::HostLost, Some(run)) = (&observation.word, run) {
+            if self.adopt_unasked {
+                observation.word = Word::Adopted(run);
+            } else if self.exit_at_end_of_file {
+                observation.word = Word::Exited { run: None, exit: Exit::Code(0), at_us: 0, survivors: Vec::new() };
+            }
+        }
         let another = state.sessions.values().find(|session| session.id != observation.session);
         match (another, &observation.word) {
             (Some(another), Word::Foreign { .. }) if self.fence_another => {

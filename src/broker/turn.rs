@@ -275,6 +275,8 @@ impl<S: Storage, T> Turn<S, T> {
         for (input, ticket) in inputs {
             #[cfg(feature = "testing")]
             let input = self.planted.input(&self.state, input);
+            #[cfg(feature = "testing")]
+            self.planted.before(&mut self.state, &input);
             let seq = batch.first_seq + u64::try_from(batch.events.len()).unwrap_or(u64::MAX);
             let Decision { events, answer } = decide(&self.state, now, seq, &input);
             if events.iter().all(|event| matches!(event, Event::Conflict { .. })) {

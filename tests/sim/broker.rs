@@ -258,6 +258,11 @@ impl Broker {
         let (ticket, request) = self.front.call((number, intent), known, &state, scene.computer, scene.random);
         scene.trace.line(format!("  call {ticket}: wish {number} {} {}", intent.wish.text(), intent.key));
         let intent = &mut scene.clients.intents[number];
+        if intent.open > 0 {
+            scene.trace.mark("asked twice at once".to_owned());
+        } else if intent.unsure {
+            scene.trace.mark("asked again after a lost answer".to_owned());
+        }
         intent.open += 1;
         intent.unsure = false;
         self.mail.push_back(Post::Request(request, ticket));
@@ -312,8 +317,29 @@ impl Broker {
         Ok(())
     }
 
+    /// A request overtakes what came before it, for each has a way of its own to the turn; a retry, too, may go before the first call.
+    fn overtake(&mut self, scene: &mut Scene<'_>) {
+        let requests = self.mail.iter().enumerate().filter(|(_, post)| matches!(post, Post::Request(..)));
+        let requests: Vec<usize> = requests.map(|(at, _)| at).collect();
+        if requests.len() < 2 || !scene.random.chance(300) {
+            return;
+        }
+        let Some(from) = scene.random.pick(&requests) else { return };
+        let to = scene.random.below(from + 1);
+        let Some(post) = self.mail.remove(from) else { return };
+        let same = |other: &&Post<Ticket>| match (&post, other) {
+            (Post::Request(mine, _), Post::Request(other, _)) => mine.digest == other.digest,
+            _ => false,
+        };
+        if self.mail.range(to..from).any(|other| same(&other)) {
+            scene.trace.mark("a retry went first".to_owned());
+        }
+        self.mail.insert(to, post);
+    }
+
     /// One turn. An error of the desk ends this broker.
     pub(super) fn round(&mut self, scene: &mut Scene<'_>) -> Checked<Result<(), Ended>> {
+        self.overtake(scene);
         let all = self.mail.len().min(TURN_INPUTS);
         let count = if scene.random.chance(500) { all } else { scene.random.below(all) + 1 };
         let mut posts: Vec<Post<Ticket>> = self.mail.drain(..count).collect();

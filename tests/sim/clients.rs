@@ -180,7 +180,7 @@ impl Clients {
         let fenced = state.sessions.values().filter(|session| session.fence.is_some());
         let fenced: Vec<SessionId> = fenced.map(|session| session.id.clone()).collect();
         if let Some(session) = random.pick(&fenced)
-            && random.chance(300)
+            && random.chance(450)
         {
             return Wish::Reconcile { target: Aim::Id(session) };
         }

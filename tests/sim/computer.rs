@@ -3,7 +3,7 @@
 //! ran that must not.
 
 use super::trace::{Checked, claim};
-use ostler::host::wire::{ExitRecord, FileIdentity, HostRecord, StartFailure};
+use ostler::host::wire::{Exit, ExitRecord, FileIdentity, HostRecord, StartFailure};
 use ostler::machine::{Process, SessionId, Time};
 use ostler::os::identity::{Liveness, ProcessIdentity};
 use std::collections::BTreeMap;
@@ -122,6 +122,8 @@ pub(super) struct Computer {
     pub(super) reports: BTreeMap<u32, Report>,
     /// Every execution of a command, and its pid: the effects that count.
     pub(super) executions: BTreeMap<Run, u32>,
+    /// How commands ended whose host saw it.
+    pub(super) ends: BTreeMap<Run, Exit>,
     last_pid: u32,
     last_inode: u64,
 }
@@ -140,6 +142,7 @@ impl Computer {
             commands: BTreeMap::new(),
             reports: BTreeMap::new(),
             executions: BTreeMap::new(),
+            ends: BTreeMap::new(),
             last_pid: 100,
             last_inode: 0,
         }

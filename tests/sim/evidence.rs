@@ -88,7 +88,12 @@ pub(super) fn facts_at_end(computer: &Computer, run: &Run, exit: &ExitRecord) ->
 
 /// Word of an end.
 pub(super) fn exited(run: Option<machine::Run>, record: &ExitRecord) -> Word {
-    let exit = match &record.exit {
+    Word::Exited { run, exit: exit(&record.exit), at_us: record.ended_us, survivors: Vec::new() }
+}
+
+/// How a command ended, in the machine's words.
+pub(super) fn exit(exit: &Exit) -> machine::Exit {
+    match exit {
         Exit::Code(code) => machine::Exit::Code(u32::try_from(*code).unwrap_or(255)),
         Exit::Signal(name) => machine::Exit::Signal(name.clone()),
         Exit::Error(failure) => machine::Exit::Error(ExitError {
@@ -96,8 +101,7 @@ pub(super) fn exited(run: Option<machine::Run>, record: &ExitRecord) -> Word {
             reason: failure.reason.clone(),
             obstacle: None,
         }),
-    };
-    Word::Exited { run, exit, at_us: record.ended_us, survivors: Vec::new() }
+    }
 }
 
 pub(super) fn phase(phase: StartPhase) -> Phase {

@@ -137,6 +137,7 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
         Some(_) | None => return "runs on",
     };
     computer.end_commands(&host.run);
+    computer.ends.insert(host.run.clone(), exit.clone());
     complete(computer, &host.run, exit);
     advance(computer, pid, Stage::Ended, "sees its command end")
 }

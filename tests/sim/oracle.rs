@@ -4,6 +4,7 @@
 use super::clients::{Intent, Wish};
 use super::computer::{Computer, Run};
 use super::front::{Answer, Reply};
+use super::promises;
 use super::trace::{Broken, Checked, claim};
 use ostler::broker::view::View;
 use ostler::machine::{
@@ -138,6 +139,9 @@ impl Oracle {
     fn effects(&mut self, operation: &Operation, computer: &Computer) -> Checked {
         let id = operation.id;
         let run = operation.session.clone().zip(operation.gained.episode);
+        if let Some(run) = &run {
+            promises::exits(operation.gained.exit.as_ref(), run, computer)?;
+        }
         match (operation.kind, operation.state) {
             (Kind::Spawn | Kind::Resume, Outcome::Succeeded) => {
                 let run = run.ok_or_else(|| Broken(format!("law 7: {id} succeeded and names no episode")))?;

@@ -64,6 +64,21 @@ fn a_fence_around_another_session_is_caught() {
 }
 
 #[test]
+fn a_host_that_is_adopted_without_a_hello_is_caught() {
+    check(turn(Planted { adopt_unasked: true, ..Planted::default() }), "is ready and nothing runs");
+}
+
+#[test]
+fn a_late_completion_that_revives_a_deleted_session_is_caught() {
+    check(turn(Planted { revive_deleted: true, ..Planted::default() }), "a delete waits in ");
+}
+
+#[test]
+fn an_exit_that_is_read_from_an_end_of_file_is_caught() {
+    check(turn(Planted { exit_at_end_of_file: true, ..Planted::default() }), "law 11: ");
+}
+
+#[test]
 fn a_snapshot_that_is_out_of_date_is_caught() {
     check(turn(Planted { stale_snapshot: true, ..Planted::default() }), "law 1: the state from a snapshot");
 }

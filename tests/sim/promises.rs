@@ -2,14 +2,15 @@
 
 use super::broker::Scene;
 use super::clients::Intent;
-use super::computer::{Computer, Stage};
+use super::computer::{Computer, Run, Stage};
+use super::evidence::exit;
 use super::forgetting::Shelf;
 use super::history;
 use super::oracle::{Oracle, follows, same_request};
 use super::trace::{Broken, Checked, claim};
 use ostler::broker::fold;
 use ostler::broker::view::View;
-use ostler::machine::{Name, Outcome, SessionId, State, Status, outstanding, violations};
+use ostler::machine::{Exit, Name, Outcome, SessionId, State, Status, outstanding, violations};
 use ostler_ledger::Options;
 use ostler_ledger::storage::SimulatedDisk;
 use std::collections::BTreeSet;
@@ -127,6 +128,7 @@ pub(super) fn healed(
     claim(state.removals.is_empty(), || "liveness: removals are still owed".to_owned())?;
     for session in state.sessions.values().filter(|session| session.fence.is_none()) {
         let run = (session.id.clone(), session.episode);
+        exits(session.exit.as_ref(), &run, computer)?;
         let lives = computer.commands.values().any(|of| *of == run);
         match session.status {
             Status::Ready => {
@@ -148,6 +150,15 @@ pub(super) fn healed(
         }
     }
     orphans(state, computer)
+}
+
+/// An exit code or a signal is what the command's host saw, and nothing that anybody made up.
+pub(super) fn exits(told: Option<&Exit>, run: &Run, computer: &Computer) -> Checked {
+    let Some(told @ (Exit::Code(_) | Exit::Signal(_))) = told else { return Ok(()) };
+    let seen = computer.ends.get(run).map(exit);
+    claim(seen.as_ref() == Some(told), || {
+        format!("law 11: {run:?} is told to have ended with {told:?}, and it was {seen:?}")
+    })
 }
 
 /// No process and no folder without a session that knows it.

@@ -14,11 +14,14 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 57] = [
+const SITUATIONS: [&str; 65] = [
+    "a retry went first",
     "a snapshot",
     "a sync failed",
     "a turn of several appends",
     "answered in the last instant",
+    "asked again after a lost answer",
+    "asked twice at once",
     "began behind what was retired",
     "began with a snapshot",
     "forgotten",
@@ -62,6 +65,11 @@ const SITUATIONS: [&str; 57] = [
     "session.stop succeeded",
     "session.stop uncertain",
     "several segments",
+    "step KillBroker",
+    "step KillHost",
+    "step Leap",
+    "step Reboot",
+    "step SetClock",
     "tail TornTail",
     "word adopted",
     "word exited",

@@ -71,6 +71,7 @@ pub(super) fn live(seed: u64, bugs: Bugs, trace: &Trace) -> Checked {
     for step in 0..story.plan.steps {
         trace.line(format!("{step} at {}", story.computer.now().boot_us));
         let Some(act) = story.choose() else { break };
+        trace.mark(format!("step {act:?}"));
         story.act(act)?;
         let us = story.random.between(0, 30_000);
         story.computer.pass(us);
