@@ -13,18 +13,15 @@ use ostler::rpc::method::Method;
 use serde_json::{Value, json};
 
 use crate::support::leftovers::leftovers;
+use crate::support::usage::growth_kib;
 use crate::support::{Process, Root, SOON, Usage, wait_until};
 
 /// Sessions at the same time, each on a connection of its own.
 const AT_ONCE: usize = 8;
 /// Cycles before the base line is taken: more than the latest 1,000 operations, which the broker keeps in full.
 const BEFORE: usize = 400;
-/// Operations of one cycle, and what each costs once it was let go: 32 bytes where it is kept, and 43 in the text of a snapshot, which is
-/// in memory up to three times while it is written, and whose room the allocator keeps.
-const KEPT_BYTES: usize = 3 * (32 + 3 * 43);
-/// What memory may differ by without a reason in the broker: what is in use goes up and down by 2 MiB with every snapshot, and the
-/// allocator keeps, in several arenas, some of what was in use at its peaks.
-const NOISE_KIB: u64 = 4 * 1024;
+/// Operations of one cycle.
+const OPERATIONS: usize = 3;
 /// Cycles in every run of the tests.
 const SHORT_CYCLES: usize = 1_000;
 /// Cycles of the job `cycles`, unless it is told otherwise.
@@ -90,7 +87,7 @@ fn cycles(total: usize) {
     cycle(&root, total);
     let (after, files_after) = at_rest(&root, broker, fresh);
     eprintln!("{total} cycles: fresh {fresh}; after {BEFORE}: {before}; after all: {after}");
-    let allowed_kib = before.own_kib + u64::try_from(total * KEPT_BYTES / 1024).expect("small") + NOISE_KIB;
+    let allowed_kib = before.own_kib + growth_kib(total * OPERATIONS);
     assert!(after.own_kib <= allowed_kib, "memory: {before} before, {after} after {total} cycles");
     assert_eq!(files_after, files_before);
 }

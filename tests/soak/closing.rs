@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use super::asked::insist;
 use super::life::{Kind, Life, Lived};
 use super::witness::Run;
-use super::{OWN_KIB_SLACK, Soak};
+use super::{LATEST_KIB, Soak};
 use crate::support::leftovers::leftovers;
+use crate::support::usage::growth_kib;
 use crate::support::{SOON, Usage, wait_until};
 
 /// What the end found.
@@ -40,7 +41,7 @@ pub(super) fn close(soak: &Soak, mut lives: Vec<Life<'_>>, before: &Value, base:
     let lives: Vec<Lived> = lives.into_iter().map(|life| life.lived).collect();
     let started = witnessed(soak, &lives);
     let same = lives.iter().map(|life| life.acknowledged.len()).sum();
-    let usage = nothing_is_left(soak, base);
+    let usage = nothing_is_left(soak, base, LATEST_KIB + growth_kib(same));
     let verified = soak.root.verify_ledger();
     assert_eq!(verified["problems"], json!([]));
     counted(soak, &lives, before);
@@ -106,7 +107,7 @@ fn witnessed(soak: &Soak, lives: &[Lived]) -> usize {
 }
 
 /// One broker, as it was at the beginning, and nothing else: no process, no socket, no file of a session.
-fn nothing_is_left(soak: &Soak, base: Usage) -> Usage {
+fn nothing_is_left(soak: &Soak, base: Usage, growth_kib: u64) -> Usage {
     let root = &soak.root;
     wait_until(SOON, "one broker and nobody else", || {
         let left = leftovers(root.folder());
@@ -124,7 +125,7 @@ fn nothing_is_left(soak: &Soak, base: Usage) -> Usage {
     wait_until(SOON * 2, "descriptors and threads as at the beginning", || as_before(Usage::of(broker)));
     let usage = Usage::of(broker);
     let grown = usage.own_kib.saturating_sub(base.own_kib);
-    assert!(grown <= OWN_KIB_SLACK, "memory grew by {grown} KiB: {base}, now {usage}");
+    assert!(grown <= growth_kib, "memory grew by {grown} KiB: {base}, now {usage}");
     usage
 }
 

@@ -11,7 +11,7 @@ mod process;
 mod root;
 mod running;
 pub(crate) mod scene;
-mod usage;
+pub(crate) mod usage;
 mod wait;
 
 pub(crate) use disk::DiskRoot;
