@@ -18,6 +18,8 @@ mod endings;
 mod hostile;
 /// Groups D, E and K.
 mod lives;
+/// Group F, file by file.
+mod odd_files;
 /// Group E.
 mod operations;
 /// Group A.
