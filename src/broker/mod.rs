@@ -76,6 +76,8 @@ pub mod run;
 pub mod scrub;
 /// The root's secret of the request digests.
 pub mod secret;
+/// What the system asks a broker.
+mod signals;
 /// Snapshots of the state.
 pub mod snapshot;
 /// The start, in order.

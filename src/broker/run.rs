@@ -13,6 +13,7 @@ use super::inbox::{Inbox, Post};
 use super::published::{At, Published, keep_published};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
+use super::signals::Signals;
 use super::snapshot::Snapshot;
 use super::start::{self, Begun, DiskTurn, NotBegun};
 use super::turn::Told;
@@ -21,8 +22,10 @@ use crate::host::client::Spawner;
 use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
 use crate::os::clock;
 use crate::os::deadline::Deadline;
+use crate::os::limits::descriptors_left;
 use crate::os::priority;
 use crate::os::signal;
+use crate::rpc::channel::{ChannelError, HelloError};
 use crate::rpc::convert::{lack_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
@@ -32,13 +35,14 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// How often the watch looks.
 const WATCH: Duration = Duration::from_secs(1);
 /// So long without a look is a machine that was suspended, or a process that was stopped.
 const SLEPT_MS: u64 = 5_000;
+/// What an event loop takes, and some more.
+const LOOP_DESCRIPTORS: usize = 8;
 /// Between two checkpoints of last-seen times, microseconds.
 const BEAT_US: u64 = 60_000_000;
 /// How long the broker may take to answer its own hello.
@@ -91,8 +95,10 @@ pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
             return End::NotStarted;
         }
     };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build();
+    // The library panics where it cannot have the descriptors of its signals.
+    let runtime = descriptors_left(LOOP_DESCRIPTORS).and_then(|()| {
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
+    });
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -225,34 +231,6 @@ async fn serve(front: &Front, server: &Server<Door>, published: &Arc<Published>,
     }
 }
 
-/// TERM and INT ask a broker to leave in order; its sessions go on in their hosts. A hang-up is no matter.
-struct Signals {
-    term: Signal,
-    int: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        let of = |kind| tokio::signal::unix::signal(kind);
-        Ok(Self {
-            term: of(SignalKind::terminate())?,
-            int: of(SignalKind::interrupt())?,
-            hangup: of(SignalKind::hangup())?,
-        })
-    }
-
-    async fn leave(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.term.recv() => return,
-                _ = self.int.recv() => return,
-                _ = self.hangup.recv() => {}
-            }
-        }
-    }
-}
-
 fn fenced() -> End {
     tracing::error!("this is no longer the broker of its root; leaving everything as it is");
     End::Fenced
@@ -354,10 +332,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     let server = Server::new(Arc::new(Door(Arc::clone(&front))));
     drop(tokio::spawn(server.clone().accept(bound)));
     reporter.stage(Stage::Hello);
-    let asked = record.clone();
-    let hello = tokio::task::spawn_blocking(move || discovery::hello(&asked, Deadline::after(OWN_HELLO))).await;
-    let hello = hello.map_err(|error| error.to_string()).and_then(|answer| answer.map_err(|error| error.to_string()));
-    hello.map_err(|why| WireError::new(ErrorCode::Internal, format!("it does not answer its own hello: {why}")))?;
+    own_hello(record.clone()).await?;
     reporter.stage(Stage::Publish);
     start::point("publish")?;
     let published = discovery::publish(&begun.root, &record);
@@ -372,6 +347,23 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     let at = Mutex::new(At { runtime, record, watch: watching });
     let published = Arc::new(Published { root: Arc::clone(&begun.root), at, hidden });
     Ok(Opened { front, server, published, degraded, scrubbed, draining, leave })
+}
+
+/// Asks it as any client would. What it lacks to answer is told as a lack.
+async fn own_hello(record: Record) -> Result<(), WireError> {
+    let unanswered = |code, why: String| WireError::new(code, format!("it does not answer its own hello: {why}"));
+    match tokio::task::spawn_blocking(move || discovery::hello(&record, Deadline::after(OWN_HELLO))).await {
+        Ok(Ok(_broker)) => Ok(()),
+        Ok(Err(error)) => {
+            let code = match &error {
+                HelloError::Channel(ChannelError::Io(source)) => lack_or(source, ErrorCode::Internal),
+                HelloError::Refused(refused) => refused.code,
+                HelloError::Channel(_) | HelloError::Mismatch(_) => ErrorCode::Internal,
+            };
+            Err(unanswered(code, error.to_string()))
+        }
+        Err(error) => Err(unanswered(ErrorCode::Internal, error.to_string())),
+    }
 }
 
 fn record(begun: &Begun, bound: &Bound) -> Record {

@@ -203,3 +203,27 @@ fn field_j_own_a_start_without_descriptors_is_told_and_leaves_nothing() {
     assert_eq!(root.json(["stop", "other"])["session"]["status"], "stopped");
     assert_eq!(root.broker(), Some(broker));
 }
+
+/// However few descriptors there are, a start that they do not suffice for says so.
+#[test]
+fn field_j_own_a_start_with_few_descriptors_says_what_it_lacks() {
+    let root = Root::new();
+    let (mut refused, mut served) = (0, 0);
+    for files in 8..40 {
+        let ensure = root.command(["ensure", "--json", "--timeout", "20s"]);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--nofile={files}:{files}")).arg(ensure.get_program()).args(ensure.get_args()).env_clear();
+        command.envs(ensure.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root.folder());
+        let told = finish(&mut command, b"");
+        if told.code() == Some(0) {
+            served += 1;
+            root.json(["shutdown"]);
+        } else {
+            refused += 1;
+            let error = told.json()["error"].clone();
+            assert_eq!(error["code"], "capacity", "{files}: {error}");
+        }
+        wait_until(SOON, "nobody to be left", || root.brokers().is_empty());
+    }
+    assert!(refused > 0 && served > 0, "{refused} were refused, {served} served");
+}
