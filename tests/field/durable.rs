@@ -147,3 +147,31 @@ fn field_f17_a_broker_that_cannot_come_up_forgets_nobody() {
         assert_eq!(root.json(["resume", text(&session["id"])])["session"]["episode"], 2);
     }
 }
+
+/// A hard limit on the size of files, as some sites set it for everybody: a start that it does not suffice for says so, and a command whose output
+/// does not fit lives on.
+#[test]
+fn field_f_own_a_limit_on_file_sizes_is_a_full_disk_and_no_death() {
+    for (bytes, begins) in [(100, false), (300, false), (60_000, true)] {
+        let root = Root::new();
+        let ensure = root.command(["ensure", "--json", "--timeout", "20s"]);
+        let mut command = Command::new("prlimit");
+        command.arg(format!("--fsize={bytes}:{bytes}")).arg(ensure.get_program()).args(ensure.get_args()).env_clear();
+        command.envs(ensure.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root.folder());
+        let told = finish(&mut command, b"");
+        if !begins {
+            assert_eq!(told.exits(9).json()["error"]["code"], "storage_full", "{bytes}");
+            wait_until(SOON, "nobody to be left", || root.brokers().is_empty());
+            continue;
+        }
+        let broker = told.exits(0).json()["broker"].clone();
+        let session = root.spawn_fixture(&["--name", "s"], "print 300000 -- append done x -- sleep");
+        wait_until(SOON, "all of it to be said", || root.lines("done").len() == 1);
+        let found = root.session(&session["id"]);
+        assert_eq!((&found["status"], &found["pid"]), (&json!("ready"), &session["pid"]), "{found:#}");
+        let kept = root.ostler(["logs", "s"]).exits(0).stdout.len();
+        assert!(kept < bytes, "{kept} bytes of it");
+        assert_eq!(root.json(["stop", "s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
+        assert_eq!(root.ensure()["incarnation"], broker["incarnation"]);
+    }
+}
