@@ -310,7 +310,7 @@ impl Front {
         }
         let (root, name) = (self.root.clone(), session.to_string());
         let prepared = tokio::task::spawn_blocking(move || {
-            fail::point("prepare").map_err(FileError::at("prepare", &root))?;
+            fail::point(fail::Point::SpawnPrepare).map_err(FileError::at("prepare", &root))?;
             prepare_episode(&root, &name, episode)
         });
         let prepared = prepared.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;

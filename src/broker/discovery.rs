@@ -4,6 +4,7 @@ use std::io;
 
 use super::quarantine::{self, QuarantineError};
 use crate::os::deadline::Deadline;
+use crate::os::durable::Point;
 use crate::os::folder::{Folder, Kind, Standing};
 use crate::os::paths::StateRoot;
 use crate::os::{clock, entropy};
@@ -23,7 +24,7 @@ pub fn publish(root: &StateRoot, record: &Record) -> io::Result<()> {
         set_aside(folder, &seen)?;
     }
     folder.clear_temporary(RECORD_NAME)?;
-    folder.replace(RECORD_NAME, &record.to_bytes())
+    folder.replace(RECORD_NAME, &record.to_bytes(), [Point::PublishContent, Point::PublishNamed])
 }
 
 /// Only the owner of the lock publishes, so nobody races for the name; the retention is run as well, because this may happen once a second.
@@ -47,7 +48,7 @@ pub fn remove_if_mine(root: &StateRoot, incarnation: &str) -> io::Result<bool> {
     let is_mine = read(root.folder())?.record().is_some_and(|record| record.broker.incarnation == incarnation);
     if is_mine {
         root.folder().remove_file(RECORD_NAME)?;
-        root.folder().sync()?;
+        root.folder().sync(Point::ShutdownWithdrawn)?;
     }
     Ok(is_mine)
 }
@@ -61,7 +62,7 @@ pub fn withdraw(root: &StateRoot) -> io::Result<()> {
     match root.folder().remove_file(RECORD_NAME) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
-        Ok(()) => root.folder().sync(),
+        Ok(()) => root.folder().sync(Point::StartWithdrawn),
     }
 }
 

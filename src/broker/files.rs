@@ -5,6 +5,7 @@ use crate::host::client::{PrepareError, has_host};
 use crate::host::files::{self, Document};
 use crate::host::wire::HostRecord;
 use crate::machine::{SessionId, State};
+use crate::os::fail::{Point, pass};
 use crate::os::identity::ProcessIdentity;
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -43,6 +44,7 @@ pub fn ask_to_bind(host: &ProcessIdentity) {
     if let Err(error) = signal::send(host, nix::sys::signal::Signal::SIGUSR1) {
         tracing::info!(%error, "a host could not be asked to bind again");
     }
+    pass(Point::AdoptAsked);
 }
 
 /// The last sign of life that an episode left on disk, without a conversation: wall clock, microseconds.

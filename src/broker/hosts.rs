@@ -3,6 +3,7 @@
 //! is not death (report I07).
 
 use super::inbox::{Inbox, Post};
+use super::passed;
 use super::view::View;
 use super::words::{exited, foreign, obstacle, phase, run_of};
 use crate::host::client::{
@@ -12,6 +13,7 @@ use crate::host::client::{
 use crate::host::wire::{self, EpisodeState, HostRecord, Push};
 use crate::machine::{self, Effect, Observation, SessionId, Word, limits};
 use crate::os::clock;
+use crate::os::fail::{Point, pass};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -135,6 +137,7 @@ impl Hosts {
     }
 
     async fn answer(&self, session: SessionId, episode: u32, word: Word) {
+        passed::word(&word);
         let observation = Observation { session, episode, word };
         self.inbox.post(Post::Word { observation, answers: true }).await;
     }
@@ -244,6 +247,7 @@ impl Hosts {
         }
         match remove_session_files(&self.root, session.as_str()) {
             Ok(()) => {
+                passed::word(&Word::Removed);
                 let episode = self.episode_of(&session);
                 let observation = Observation { session, episode, word: Word::Removed };
                 self.inbox.post_blocking(Post::Word { observation, answers: true });
@@ -277,7 +281,9 @@ impl Hosts {
         episode: u32,
         record: &HostRecord,
     ) -> Result<(), LinkError> {
+        pass(Point::AdoptDial);
         let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
+        pass(Point::AdoptDialled);
         if hello.status.state == EpisodeState::Ended || hello.status.exit.is_some() {
             return Err(LinkError::Closed);
         }
@@ -315,6 +321,7 @@ impl Hosts {
                     ended = true;
                     if !self.is_stopping(&session) {
                         let word = exited(None, Some(exit), Some(ended_us), &[]);
+                        passed::word(&word);
                         let observation = Observation { session: session.clone(), episode, word };
                         self.inbox.post(Post::Word { observation, answers: false }).await;
                     }
@@ -330,6 +337,7 @@ impl Hosts {
     /// A host is gone, or never answered: the evidence says what became of it.
     async fn rejudge(self: &Arc<Self>, session: SessionId, episode: u32) {
         let word = self.look(&session, episode).await;
+        passed::word(&word);
         let observation = Observation { session, episode, word };
         self.inbox.post(Post::Word { observation, answers: false }).await;
     }

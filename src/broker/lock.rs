@@ -19,6 +19,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 
 use crate::os::deadline::{Deadline, Pauses};
+use crate::os::durable::{self, Point};
+use crate::os::fail::pass;
 use crate::os::folder::{Folder, Kind, Standing, standing};
 use crate::os::identity::{Liveness, ProcessIdentity};
 use crate::os::locks::lock_holder;
@@ -241,6 +243,7 @@ fn take_over(
     identity: &ProcessIdentity,
 ) -> Result<Acquired, LockError> {
     let path = || root.path().join(LOCK_NAME);
+    pass(Point::LockHad);
     let reclaimed = match read_from(&mut file) {
         Ok(bytes) => reclaim(root.folder(), &bytes)?,
         // A record that cannot be read is judged by the kernel lock alone, and that is ours.
@@ -249,8 +252,8 @@ fn take_over(
     let now_us = clock::wall_us();
     let nonce = entropy::hex::<32>();
     let owner = Owner::new(identity.clone(), nonce, env!("CARGO_PKG_VERSION"), Timestamp::from_us(now_us));
-    write_record(&mut file, &owner)
-        .and_then(|()| root.folder().sync())
+    write_record(&mut file, &owner, Point::LockRecorded)
+        .and_then(|()| root.folder().sync(Point::LockNamed))
         .map_err(|error| PathError::io("write", path(), error))?;
     let now_s = i64::try_from(now_us / 1_000_000).unwrap_or(i64::MAX);
     let swept = quarantine::sweep(root.folder(), now_s);
@@ -278,12 +281,12 @@ fn read_from(file: &mut File) -> io::Result<Vec<u8>> {
 }
 
 /// New content first, the old rest cut off after: a crash in between leaves what is unreadable, never what is wrong.
-fn write_record(file: &mut File, owner: &Owner) -> io::Result<()> {
+fn write_record(file: &mut File, owner: &Owner, point: Point) -> io::Result<()> {
     let bytes = owner.to_bytes();
     file.rewind()?;
     file.write_all(&bytes)?;
     file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
-    file.sync_all()
+    durable::sync(file, point)
 }
 
 impl Acquired {
@@ -303,7 +306,7 @@ impl Acquired {
     /// What the system answers; then it looks from outside as if it were starting.
     pub fn leaving_mark(&mut self) -> io::Result<()> {
         self.owner.leaving = true;
-        write_record(&mut self.file, &self.owner)
+        write_record(&mut self.file, &self.owner, Point::ShutdownMarked)
     }
 
     /// Writes the clean-release mark. The last step but closing: whoever comes next has nothing to reclaim.
@@ -312,7 +315,7 @@ impl Acquired {
     /// What the system answers; then the next owner reclaims, which costs one quarantined record.
     pub fn release_mark(&mut self) -> io::Result<()> {
         self.owner.released = true;
-        write_record(&mut self.file, &self.owner)
+        write_record(&mut self.file, &self.owner, Point::ShutdownReleased)
     }
 }
 

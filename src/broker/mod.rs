@@ -14,6 +14,8 @@ pub mod codec;
 pub mod desk;
 /// Publishing the discovery record.
 pub mod discovery;
+/// The ledger's disk.
+pub mod disk;
 /// Evidence of what lives of a session.
 pub mod doubt;
 /// The broker's own looks at session files.
@@ -32,6 +34,8 @@ pub mod hosts;
 pub mod idle;
 /// The way into the turn.
 pub mod inbox;
+/// How a broker leaves.
+mod leaving;
 /// The broker lock.
 pub mod lock;
 /// The broker's log file.
@@ -44,6 +48,8 @@ pub mod outbox;
 pub mod output;
 /// The owner record in the lock.
 pub mod owner;
+/// Points that turn and hands pass.
+mod passed;
 #[cfg(feature = "testing")]
 mod planted;
 /// Whether clients can find it.

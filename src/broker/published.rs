@@ -4,6 +4,7 @@ use super::discovery;
 use super::front::Door;
 use super::start;
 use super::watch::{Verdict, Watch};
+use crate::os::fail::{Point, pass};
 use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
 use crate::rpc::error::WireError;
@@ -67,6 +68,7 @@ pub(super) fn keep_published(published: &Arc<Published>, server: &Server<Door>) 
             if published.hidden.borrow().is_none() {
                 tracing::warn!(discovery, socket, "publishing again what is gone");
             }
+            pass(Point::PublishAgain);
             published.note(publish_again(published, server, socket).err());
             true
         }
@@ -93,6 +95,7 @@ fn listen_anew(published: &Published, server: &Server<Door>) -> Result<(), WireE
     at.record.broker.endpoint.clone_from(&bound.address);
     at.runtime = runtime;
     drop(at);
+    pass(Point::PublishBoundAgain);
     drop(tokio::spawn(server.clone().accept(bound)));
     Ok(())
 }

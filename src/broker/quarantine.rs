@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
+use crate::os::durable::{self, Point};
 use crate::os::folder::{Folder, Standing};
 
 /// First part of every quarantined name.
@@ -64,7 +65,8 @@ pub type Draw<'a> = &'a mut dyn FnMut() -> String;
 pub fn copy(folder: &Folder, record: &[u8], draw: Draw<'_>) -> Result<SetAside, QuarantineError> {
     let digest = HEXLOWER.encode(&Sha256::digest(record));
     let (name, mut file) = with_free_name(&digest, draw, |name| folder.create_file(name))?;
-    let written = file.write_all(record).and_then(|()| file.sync_all()).and_then(|()| folder.sync());
+    let synced = file.write_all(record).and_then(|()| durable::sync(&file, Point::LockAsideContent));
+    let written = synced.and_then(|()| folder.sync(Point::LockAside));
     if let Err(error) = written {
         // Half a copy is no evidence; on a full disk its bytes are needed elsewhere.
         drop(folder.remove_file(&name));
@@ -89,7 +91,7 @@ pub fn take_away(folder: &Folder, name: &str, seen: &Standing, draw: Draw<'_>) -
         return Err(QuarantineError::Exchanged);
     }
     folder.touch(&aside)?;
-    folder.sync()?;
+    folder.sync(Point::MovedAside)?;
     Ok(SetAside { name: aside, digest })
 }
 

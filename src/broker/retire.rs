@@ -66,7 +66,7 @@ pub fn without_broker(root: &StateRoot, order: &Order) -> Result<LedgerRetireRes
     let retired = turn.retire(time, order).map_err(|error| unsynced(&error))?.map_err(|error| unretired(&error))?;
     // A start need not read all that is left.
     if let Some(snapshot) = turn.snapshot(true).filter(|_| !order.dry_run)
-        && let Err(error) = snapshot.write(&start::disk(root.path()))
+        && let Err(error) = snapshot.write(&super::disk::disk(root.path()))
     {
         tracing::warn!(%error, "no snapshot was taken");
     }

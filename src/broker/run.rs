@@ -10,6 +10,8 @@ use super::front::{Door, Front, Leave};
 use super::hosts::{BLOCKING_THREADS, Hosts};
 use super::idle::Idle;
 use super::inbox::{Inbox, Post};
+use super::leaving::{leave_in_order, stop_all};
+use super::passed;
 use super::published::{At, Published, keep_published};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
@@ -19,9 +21,10 @@ use super::start::{self, Begun, DiskTurn, NotBegun};
 use super::turn::Told;
 use super::watch::{Verdict, Watch};
 use crate::host::client::Spawner;
-use crate::machine::{Action, Actor, Digest, Effect, Key, Request, Scope};
+use crate::machine::Effect;
 use crate::os::clock;
 use crate::os::deadline::Deadline;
+use crate::os::fail::{Point, pass};
 use crate::os::limits::descriptors_left;
 use crate::os::priority;
 use crate::os::signal;
@@ -49,8 +52,6 @@ const BEAT_US: u64 = 60_000_000;
 const OWN_HELLO: Duration = Duration::from_secs(10);
 /// How long a leaving broker waits for calls in flight.
 const DRAIN: Duration = Duration::from_secs(5);
-/// How long a leaving broker waits for the sessions that it was asked to stop.
-const STOP_SESSIONS: Duration = Duration::from_secs(150);
 
 /// How a broker's life ended; the exit codes are the operator's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,19 +129,24 @@ impl World for Hands {
     }
 
     fn perform(&mut self, effect: Effect) {
+        passed::effect(&effect);
         self.hosts.perform(effect);
     }
 
     fn store(&mut self, snapshot: Snapshot) -> std::io::Result<()> {
         let (root, posts) = (self.published.root.path().to_owned(), self.posts.clone());
         priority::behind("snapshot", move || {
-            let stored = snapshot.write(&start::disk(&root));
+            pass(Point::SnapshotBegin);
+            let stored = snapshot.write(&super::disk::disk(&root));
+            pass(Point::SnapshotEnd);
             posts.post_blocking(Post::Stored(stored));
         })
     }
 
     fn tell(&mut self, reply: oneshot::Sender<Told>, told: Told) {
+        pass(Point::ReplyBegin);
         drop(reply.send(told));
+        pass(Point::ReplyEnd);
     }
 }
 
@@ -167,7 +173,9 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
         return End::NotStarted;
     }
     tracing::info!(generation = front.broker.generation, endpoint = front.broker.endpoint, "ready");
+    pass(Point::StartReport);
     reporter.ready(&front.broker);
+    pass(Point::StartReported);
     scrub.into_iter().for_each(|scrub| scrub.begin(scrubbed.clone()));
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
     let serving = serve(&front, &server, &published, idle);
@@ -180,8 +188,9 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
         end = &mut turn_ended => return ended_early(end),
     };
     // From here to the end of listening nothing else runs: nobody is let in between the two.
-    drop(start::point("stop"));
+    pass(Point::ShutdownStop);
     draining.send_replace(true);
+    pass(Point::ShutdownAsked);
     if let Err(error) = lock.leaving_mark() {
         tracing::warn!(%error, "who looks from outside cannot tell that this broker is leaving");
     }
@@ -192,10 +201,8 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
     if tokio::time::timeout(DRAIN, server.ended()).await.is_err() {
         tracing::warn!(connections = server.connections(), "left with calls in flight; their keys settle them");
     }
-    let (done, beaten) = oneshot::channel();
-    beat(&front, Some(done)).await;
-    // A disk that does not take the last beat does not keep a broker.
-    let _ = tokio::time::timeout(DRAIN, beaten).await;
+    pass(Point::ShutdownDrained);
+    last_beat(&front).await;
     posts.post(Post::Close).await;
     match turn_ended.await {
         Ok(Ok(turn)) => leave_in_order(&published, turn, &mut lock),
@@ -248,28 +255,6 @@ fn ended_early(end: Result<Result<DiskTurn, Ended>, oneshot::error::RecvError>) 
             End::Storage
         }
     }
-}
-
-/// Discovery record, socket and its folder, ledger lock, clean-release mark, close: in this order.
-fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock::Acquired) -> End {
-    let at = published.at();
-    if let Err(error) = discovery::remove_if_mine(&published.root, &at.record.broker.incarnation) {
-        tracing::warn!(%error, "the discovery record stays; the next owner replaces it");
-    }
-    if let Err(error) = at.runtime.folder().remove_file(&at.watch.socket_name) {
-        tracing::debug!(%error, "the socket was gone already");
-    }
-    if let Err(error) = at.runtime.remove_if_empty() {
-        tracing::debug!(%error, "the runtime folder stays, for the hosts in it");
-    }
-    drop(at);
-    drop(start::point("leave"));
-    drop(turn);
-    if let Err(error) = lock.release_mark() {
-        tracing::warn!(%error, "the next owner will find this one dead");
-    }
-    tracing::info!("left in order");
-    End::Left
 }
 
 /// What serves.
@@ -331,10 +316,12 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     });
     let server = Server::new(Arc::new(Door(Arc::clone(&front))));
     drop(tokio::spawn(server.clone().accept(bound)));
+    pass(Point::StartListening);
     reporter.stage(Stage::Hello);
     own_hello(record.clone()).await?;
+    pass(Point::StartAnswered);
     reporter.stage(Stage::Publish);
-    start::point("publish")?;
+    start::point(Point::StartPublish)?;
     let published = discovery::publish(&begun.root, &record);
     published.map_err(|error| {
         let path = begun.root.path().join(RECORD_NAME);
@@ -344,6 +331,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
     if let Err(error) = runtime.clear_sockets("b-", &name) {
         tracing::info!(%error, "old sockets stay");
     }
+    pass(Point::StartCleared);
     let at = Mutex::new(At { runtime, record, watch: watching });
     let published = Arc::new(Published { root: Arc::clone(&begun.root), at, hidden });
     Ok(Opened { front, server, published, degraded, scrubbed, draining, leave })
@@ -417,6 +405,14 @@ async fn beat(front: &Front, mut done: Option<oneshot::Sender<()>>) {
     }
 }
 
+/// A disk that does not take it does not keep a broker.
+async fn last_beat(front: &Front) {
+    let (done, beaten) = oneshot::channel();
+    beat(front, Some(done)).await;
+    let _ = tokio::time::timeout(DRAIN, beaten).await;
+    pass(Point::ShutdownBeaten);
+}
+
 /// Wakes the turn when a deadline of the state has passed. Sleeps otherwise.
 async fn ticks(mut deadlines: watch::Receiver<Option<u64>>, posts: Inbox) {
     loop {
@@ -440,37 +436,5 @@ async fn ticks(mut deadlines: watch::Receiver<Option<u64>>, posts: Inbox) {
                 }
             }
         }
-    }
-}
-
-/// Stops every live session and waits, bounded, for their ends.
-async fn stop_all(front: &Arc<Front>) {
-    let live: Vec<_> = {
-        let state = front.view.read();
-        state.sessions.values().filter(|session| session.status.is_live()).map(|session| session.id.clone()).collect()
-    };
-    let stops = live.into_iter().map(|id| {
-        let key = super::asked::shutdown_key(front.broker.generation, id.as_str());
-        let request = Request {
-            scope: Scope::Owner,
-            actor: Actor { uid: crate::os::folder::user(), pid: std::process::id(), sid: None },
-            key: Key::parse(&key).expect("it is printable and short"),
-            digest: Digest::default(),
-            digests_since: front.secret.since,
-            action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
-            recalled: Vec::new(),
-        };
-        let front = Arc::clone(front);
-        tokio::spawn(async move { front.inbox.ask(request).await })
-    });
-    let stops: Vec<_> = stops.collect();
-    let all = async {
-        for stop in stops {
-            // A stop that cannot be proven is in the ledger; leaving does not wait for it.
-            drop(stop.await);
-        }
-    };
-    if tokio::time::timeout(STOP_SESSIONS, all).await.is_err() {
-        tracing::warn!("not all sessions ended in time; they go on in their hosts");
     }
 }

@@ -4,6 +4,7 @@
 //! all the same, a new one knows which operations it cannot speak of: those before its position (law 7).
 
 use crate::machine::State;
+use crate::os::durable::{self, Point};
 use crate::os::entropy;
 use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
@@ -47,9 +48,9 @@ impl Secret {
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&draft)?;
         file.write_all(&self.key)?;
         file.write_all(&self.since.to_le_bytes())?;
-        file.sync_all()?;
+        durable::sync(&file, Point::SecretContent)?;
         std::fs::rename(&draft, root.join(FILE_NAME))?;
-        std::fs::File::open(root)?.sync_all()
+        durable::sync(std::fs::File::open(root)?, Point::SecretNamed)
     }
 
     /// What is to be said while a key binds an operation that was digested under a secret that is lost.

@@ -4,6 +4,7 @@
 use super::accept::Standing;
 use super::desk::now;
 use super::discovery;
+use super::disk::{LedgerDisk, disk};
 use super::files;
 use super::fold::FoldError;
 use super::lock::{self, Acquired, Outcome};
@@ -16,14 +17,15 @@ use crate::machine::limits::{self, Retention};
 use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId};
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;
+use crate::os::entropy;
 use crate::os::environment::Environment;
+use crate::os::fail::{self, Point};
 use crate::os::identity::ProcessIdentity;
 use crate::os::paths::StateRoot;
-use crate::os::{entropy, fail};
 use crate::rpc::convert::storage_code;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::Broker;
-use ostler_ledger::storage::{Disk, LockError as WriterLockError, try_writer_lock};
+use ostler_ledger::storage::{LockError as WriterLockError, try_writer_lock};
 use ostler_ledger::{DroppedSnapshot, Ledger, OpenError, Options, Recovery};
 use std::collections::BTreeMap;
 use std::io;
@@ -38,7 +40,7 @@ const LOCK_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// The turn on disk.
-pub type DiskTurn = Turn<Disk, oneshot::Sender<Told>>;
+pub type DiskTurn = Turn<LedgerDisk, oneshot::Sender<Told>>;
 
 /// A broker that owns its root and whose ledger is open, begun and beaten.
 #[derive(Debug)]
@@ -104,13 +106,14 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     reporter.stage(Stage::Generation);
     let generation = generation(&lock, turn.last_generation() + 1, &incarnation);
     let number = generation.number;
-    point("generation")?;
+    point(Point::StartGeneration)?;
     turn.begin(now(), &recovery, generation).map_err(|error| of_ledger(&root, unbegun(&error)))?;
     reporter.stage(Stage::Hosts);
     let seen = look(&root, &turn);
     let lost = files::sweep(root.path(), &turn.view().read());
+    fail::pass(Point::StartSwept);
     reporter.stage(Stage::Beat);
-    point("beat")?;
+    point(Point::StartBeat)?;
     beat(&mut turn, seen).map_err(|error| of_ledger(&root, error))?;
     let others = incomparable.into_iter().chain(lost).map(Standing::of);
     let degraded = Standing::found(&recovery).chain(others).collect();
@@ -120,14 +123,14 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
 }
 
 /// A named point of the start where a test build can pause, fail or abort.
-pub(super) fn point(name: &str) -> Result<(), WireError> {
-    fail::point(name).map_err(|error| stored("pass the start", &error))
+pub(super) fn point(at: Point) -> Result<(), WireError> {
+    fail::point(at).map_err(|error| stored("pass the start", &error))
 }
 
 fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
     let ledger = root.path().join("ledger");
     let writer_lock = || {
-        crate::host::files::make_folder(&ledger).map_err(|error| error.source)?;
+        crate::host::files::make_folder(&ledger, Point::StartFolder).map_err(|error| error.source)?;
         try_writer_lock(&ledger)
     };
     let within = Deadline::after(start_budget().unwrap_or(LOCK_WITHIN));
@@ -139,17 +142,12 @@ fn take_lock(root: &Arc<StateRoot>) -> Result<Acquired, NotBegun> {
     }
 }
 
-/// The folders of the ledger of the state root that lies here.
-pub(super) fn disk(root: &Path) -> Disk {
-    Disk::new(root.join("ledger"), root.join("quarantine"))
-}
-
 pub(super) fn boot() -> Result<String, WireError> {
     ProcessIdentity::current().map(|this| this.boot).map_err(|error| stored("read the boot id", &error))
 }
 
 /// The ledger alone, recovered; what it says is not folded.
-pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), WireError> {
+pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<LedgerDisk>, Recovery), WireError> {
     let opened = Ledger::open(disk(root.path()), Options::new(entropy::hex::<16>(), boot()?));
     opened.map_err(|error| of_ledger(root, unopened(&error)))
 }
@@ -158,7 +156,7 @@ pub(super) fn bare_ledger(root: &StateRoot) -> Result<(Ledger<Disk>, Recovery), 
 pub(super) fn open_ledger(root: &StateRoot, boot: &str) -> Result<(DiskTurn, Recovery), WireError> {
     for folder in ["ledger", "quarantine", "sessions"] {
         let path = root.path().join(folder);
-        let made = crate::host::files::make_folder(&path);
+        let made = crate::host::files::make_folder(&path, Point::StartFolder);
         made.map_err(|error| stored(&format!("make the folder {}", path.display()), &error.source))?;
     }
     #[cfg_attr(not(feature = "testing"), expect(unused_mut, reason = "only a test build has other limits"))]

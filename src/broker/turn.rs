@@ -386,6 +386,7 @@ impl<S: Storage, T> Turn<S, T> {
             Err(error) => return self.undone(now, batch, error, release, failed),
         };
         self.ledger.sync()?;
+        super::passed::recorded(&batch.events);
         for ((seq, event), position) in (batch.first_seq..).zip(&batch.events).zip(&positions) {
             assert_eq!(seq, position.seq, "the ledger gives the positions it announced");
             self.state.stamp(event, Digest(position.digest.0));

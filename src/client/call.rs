@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::ClientOptions;
 use super::ensure::{self, Met};
 use crate::os::deadline::{Deadline, Pauses};
+use crate::os::fail::{Point, pass};
 use crate::os::{clock, entropy};
 use crate::rpc::channel::{Channel, ChannelError};
 use crate::rpc::envelope::{self, Incoming};
@@ -179,13 +180,16 @@ impl Client {
         let line = envelope::request(id, method.name(), params);
         // Half a line does nothing; but whether all of it went cannot be told from an error.
         *was_sent = true;
+        pass(Point::CallSend);
         if let Err(error) = channel.send(&line, deadline) {
             // What was said before the end may say why.
             return channel.receive(deadline).ok().and_then(|said| answer_to(said, id)).ok_or_else(|| broken(&error));
         }
+        pass(Point::CallSent);
         loop {
             let incoming = channel.receive(deadline).map_err(|error| broken(&error))?;
             if let Some(answer) = answer_to(incoming, id) {
+                pass(Point::CallAnswered);
                 return Ok(answer);
             }
         }

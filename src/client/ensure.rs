@@ -21,6 +21,7 @@ use super::start::{self, Told};
 use super::{Client, ClientOptions, Credential, HELLO_WITHIN, is_hurried};
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::detach;
+use crate::os::fail::{Point, pass};
 use crate::os::locks::lock_holder;
 use crate::os::paths::{LOCK_NAME, StateRoot};
 use crate::rpc::channel::{Channel, ChannelError, HelloError, Speaker};
@@ -122,6 +123,7 @@ pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError
         Guard::Had(file) => Some(file),
         Guard::None => None,
     };
+    pass(Point::EnsureGuarded);
     search.start()
 }
 
@@ -174,7 +176,10 @@ impl<'a> Search<'a> {
         let (token, role) = self.credential(&record)?;
         let speaker = Speaker { client: &self.options.client, token: &token, role };
         match self.meet(&record, speaker, deadline) {
-            Ok((channel, hello)) => Ok(Met { channel, hello, started: false }),
+            Ok((channel, hello)) => {
+                pass(Point::EnsureMet);
+                Ok(Met { channel, hello, started: false })
+            }
             // The owner's token changes with the broker; a session's credential that is not valid stays so.
             Err(HelloError::Refused(error)) if role == Role::Session && error.code == ErrorCode::Unauthenticated => {
                 Err(Missed::Refused(error))
@@ -270,6 +275,7 @@ impl<'a> Search<'a> {
             let told = start::start(self.options, self.root, self.deadline)?;
             let (met, why) = match told {
                 Told::Ready(broker) => {
+                    pass(Point::EnsureReady);
                     let met = self.try_until(self.deadline, &mut quick());
                     let ours = |met: Met| Met { started: met.hello.broker.incarnation == broker.incarnation, ..met };
                     (met.map(ours), None)

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::{ClientOptions, Program};
 use crate::os::deadline::Deadline;
 use crate::os::detach::{Detached, Reading, Started, own_image};
+use crate::os::fail::{Point, pass};
 use crate::os::paths::StateRoot;
 use crate::rpc::convert::lack_or;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -56,10 +57,12 @@ pub(super) fn start(options: &ClientOptions, root: &StateRoot, deadline: Deadlin
         // It says why it gives up before its starter does.
         budget: deadline.remaining() * 9 / 10,
     };
+    pass(Point::EnsureStart);
     let started = detached.start().map_err(|error| {
         let message = format!("the broker cannot be started from {}: {error}", program.display());
         WireError::new(lack_or(&error, ErrorCode::BrokerUnreachable), message).reason("not_started")
     })?;
+    pass(Point::EnsureStarted);
     follow(started, deadline)
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::wire::{Exit, ExitRecord, FileIdentity, VERSION};
+use crate::os::durable::{self, Point};
 use crate::os::entropy;
 
 /// The kernel lock that a living host holds.
@@ -81,7 +82,7 @@ impl FileError {
 ///
 /// # Errors
 /// If it cannot be made, or something else has that name.
-pub fn make_folder(path: &Path) -> Result<(), FileError> {
+pub fn make_folder(path: &Path, point: Point) -> Result<(), FileError> {
     match DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_folder(path) => {}
@@ -89,7 +90,7 @@ pub fn make_folder(path: &Path) -> Result<(), FileError> {
     }
     // Synced even if it was there: whoever made it may have died before its sync.
     match path.parent() {
-        Some(parent) => sync_folder(parent),
+        Some(parent) => sync_folder(parent, point),
         None => Ok(()),
     }
 }
@@ -98,37 +99,37 @@ pub fn make_folder(path: &Path) -> Result<(), FileError> {
 ///
 /// # Errors
 /// If the sync fails.
-pub fn sync_folder(path: &Path) -> Result<(), FileError> {
+pub fn sync_folder(path: &Path, point: Point) -> Result<(), FileError> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let folder = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    folder.and_then(|folder| folder.sync_all()).map_err(FileError::at("sync the folder", path))
+    folder.and_then(|folder| durable::sync(folder, point)).map_err(FileError::at("sync the folder", path))
 }
 
 fn is_folder(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }
 
-/// Replaces a document whole and durably, 0600.
+/// Replaces a document whole and durably, 0600; the points stand behind the syncs of content and name.
 ///
 /// # Errors
 /// If any step fails; the old document then stands.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-    replace_but_name(path, bytes)?;
-    sync_folder(path.parent().unwrap_or(Path::new("/")))
+pub fn replace(path: &Path, bytes: &[u8], [content, name]: [Point; 2]) -> Result<(), FileError> {
+    replace_but_name(path, bytes, content)?;
+    sync_folder(path.parent().unwrap_or(Path::new("/")), name)
 }
 
 /// As [`replace`], but the caller makes the name durable by a later [`sync_folder`].
 ///
 /// # Errors
 /// If any step fails; the old document then stands.
-pub fn replace_but_name(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
+pub fn replace_but_name(path: &Path, bytes: &[u8], point: Point) -> Result<(), FileError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = folder.join(format!(".{name}.{}", entropy::hex::<8>()));
     let written = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
-        file.sync_all()?;
+        durable::sync(&file, point)?;
         fs::rename(&temporary, path)
     })();
     if let Err(error) = written {
@@ -143,8 +144,8 @@ pub fn replace_but_name(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 ///
 /// # Errors
 /// If any step fails; the old document then stands.
-pub fn replace_json<T: Serialize>(path: &Path, document: &T) -> Result<(), FileError> {
-    replace(path, &to_line(document))
+pub fn replace_json<T: Serialize>(path: &Path, document: &T, points: [Point; 2]) -> Result<(), FileError> {
+    replace(path, &to_line(document), points)
 }
 
 /// Compact JSON and LF.
@@ -244,7 +245,7 @@ impl ExitFile {
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&path);
         let written = opened.and_then(|file| {
             file.write_all_at(&padded(&serde_json::json!({ "complete": false })), 0)?;
-            file.sync_all()?;
+            durable::sync(&file, Point::HostExitPrepared)?;
             Ok(file)
         });
         let file = written.map_err(FileError::at("write", &path))?;
@@ -256,7 +257,8 @@ impl ExitFile {
     /// # Errors
     /// If the disk fails.
     pub fn complete(&self, record: &ExitRecord) -> Result<(), FileError> {
-        let written = self.file.write_all_at(&complete_page(record), 0).and_then(|()| self.file.sync_data());
+        let written = self.file.write_all_at(&complete_page(record), 0);
+        let written = written.and_then(|()| durable::sync_data(&self.file, Point::HostExitCompleted));
         written.map_err(FileError::at("complete", &self.path))
     }
 }
@@ -329,6 +331,9 @@ mod tests {
 
     use super::{Document, EXIT_FILE_BYTES, EXIT_JSON, ExitFile, read_exit, read_json, replace, replace_json};
     use crate::host::wire::{Exit, ExitRecord, StartFailure, StartPhase};
+    use crate::os::durable::Point;
+
+    const POINTS: [Point; 2] = [Point::HostRecordContent, Point::HostRecordNamed];
 
     fn record(exit: Exit) -> ExitRecord {
         ExitRecord { version: 1, exit, ended_us: 5 }
@@ -377,10 +382,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.json");
         assert_eq!(read_json::<u32>(&path), Document::Absent);
-        replace_json(&path, &1).unwrap();
-        replace_json(&path, &2).unwrap();
+        replace_json(&path, &1, POINTS).unwrap();
+        replace_json(&path, &2, POINTS).unwrap();
         assert_eq!(read_json::<u32>(&path), Document::Present(2));
-        replace(&path, b"{").unwrap();
+        replace(&path, b"{", POINTS).unwrap();
         assert!(matches!(read_json::<u32>(&path), Document::Damaged(_)));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -14,6 +14,7 @@ use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, Mode, SFlag};
 use nix::unistd::UnlinkatFlags;
 
+use super::durable::{self, Point};
 use super::replacement::Replacement;
 
 const FILE_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
@@ -209,14 +210,15 @@ impl Folder {
         if length > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(Some(bytes)) }
     }
 
-    /// Replaces the content of `name` at once: readers see the old or the new content, a crash leaves one of them.
+    /// Replaces the content of `name` at once: readers see the old or the new content, a crash leaves one of them. The points stand behind
+    /// the syncs of content and name.
     ///
     /// # Errors
     /// What the system answers; the old content is untouched then.
-    pub fn replace(&self, name: &str, content: &[u8]) -> io::Result<()> {
+    pub fn replace(&self, name: &str, content: &[u8], points: [Point; 2]) -> io::Result<()> {
         let mut new = Replacement::begin(self, name)?;
         new.write_all(content)?;
-        new.commit()
+        new.commit(points)
     }
 
     /// Removes temporary files that a crash left between the two steps of [`Folder::replace`]. Only for the one writer
@@ -318,8 +320,8 @@ impl Folder {
     ///
     /// # Errors
     /// What the system answers.
-    pub fn sync(&self) -> io::Result<()> {
-        Ok(nix::unistd::fsync(&self.fd)?)
+    pub fn sync(&self, point: Point) -> io::Result<()> {
+        durable::sync(&self.fd, point)
     }
 
     fn open_at(&self, name: &str, flags: OFlag, mode: Mode) -> io::Result<OwnedFd> {
@@ -362,6 +364,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
+    const POINTS: [Point; 2] = [Point::PublishContent, Point::PublishNamed];
+
     fn folder() -> (tempfile::TempDir, Folder) {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path()).unwrap();
@@ -371,8 +375,8 @@ mod tests {
     #[test]
     fn a_file_is_replaced_whole_and_nothing_is_left() {
         let (_home, folder) = folder();
-        folder.replace("a.json", b"old").unwrap();
-        folder.replace("a.json", b"new").unwrap();
+        folder.replace("a.json", b"old", POINTS).unwrap();
+        folder.replace("a.json", b"new", POINTS).unwrap();
         assert_eq!(folder.read("a.json", 3).unwrap().unwrap(), b"new");
         assert_eq!(folder.names().unwrap(), ["a.json"]);
         assert_eq!(folder.look("a.json").unwrap().unwrap().mode, 0o600);
@@ -404,7 +408,7 @@ mod tests {
         assert!(loops(folder.open_file("link")));
         assert!(loops(folder.append_file("link")));
         assert_eq!(folder.create_file("link").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        folder.replace("link", b"x").unwrap();
+        folder.replace("link", b"x", POINTS).unwrap();
         folder.remove_all("link").unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     }

@@ -11,13 +11,15 @@ pub mod clock;
 pub mod deadline;
 /// Starting a process that outlives its starter.
 pub mod detach;
+/// The one door of syncs.
+pub mod durable;
 /// Randomness from the kernel.
 pub mod entropy;
 /// The one reading of the process environment.
 pub mod environment;
 /// What an error of the system means.
 pub mod errors;
-/// Named points where a test build can pause, fail or abort.
+/// Passing a point, where a test build can pause, fail or die.
 pub mod fail;
 /// What kind of file system a folder is on.
 pub mod filesystem;
@@ -33,6 +35,8 @@ pub mod limits;
 pub mod locks;
 /// The state root: where it is, that it is ours.
 pub mod paths;
+/// The table of points.
+pub mod points;
 /// Work that everything else goes before.
 pub mod priority;
 /// The kernel's process table, read only.

@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use super::durable::{self, Point};
 use super::entropy;
 use super::folder::{Folder, temporary_prefix};
 
@@ -28,16 +29,16 @@ impl<'a> Replacement<'a> {
         Ok(Replacement { folder, name, temporary, file, is_done: false })
     }
 
-    /// Puts it in place, synced.
+    /// Puts it in place, synced; the points stand behind the syncs of content and name.
     ///
     /// # Errors
     /// What the system answers; the old content is untouched then, unless it is the folder that could not be synced.
-    pub fn commit(mut self) -> io::Result<()> {
+    pub fn commit(mut self, [content, name]: [Point; 2]) -> io::Result<()> {
         self.file.flush()?;
-        self.file.get_ref().sync_all()?;
+        durable::sync(self.file.get_ref(), content)?;
         self.folder.rename(&self.temporary, self.name)?;
         self.is_done = true;
-        self.folder.sync()
+        self.folder.sync(name)
     }
 }
 
@@ -68,7 +69,8 @@ mod tests {
     fn what_is_not_committed_leaves_no_trace() {
         let home = tempfile::tempdir().unwrap();
         let folder = Folder::open(home.path()).unwrap();
-        folder.replace("a", b"old").unwrap();
+        let points = [Point::PublishContent, Point::PublishNamed];
+        folder.replace("a", b"old", points).unwrap();
         let mut given_up = Replacement::begin(&folder, "a").unwrap();
         given_up.write_all(b"half").unwrap();
         assert_eq!(folder.names().unwrap().len(), 2);
@@ -79,7 +81,7 @@ mod tests {
         );
         let mut new = Replacement::begin(&folder, "a").unwrap();
         new.write_all(b"new").unwrap();
-        new.commit().unwrap();
+        new.commit(points).unwrap();
         assert_eq!(
             (folder.names().unwrap(), folder.read("a", 9).unwrap().unwrap()),
             (vec!["a".into()], b"new".to_vec())

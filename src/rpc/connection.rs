@@ -31,6 +31,7 @@ use super::listener::Silent;
 use super::method::{Class, Method};
 use super::service::{Caller, Peer, Service};
 use super::wire::Identity;
+use crate::os::fail::{Point, pass};
 
 /// Time from the first byte of a line to its last.
 pub const LINE_WITHIN: Duration = Duration::from_secs(30);
@@ -336,6 +337,7 @@ async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Vec<u8>>
             }
         }
         queued.fetch_sub(line.len(), Ordering::Relaxed);
+        pass(Point::ReplySent);
     }
 }
 

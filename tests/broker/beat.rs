@@ -50,7 +50,7 @@ fn nothing_is_published_before_the_beat_is_on_disk() {
     std::thread::scope(|scope| {
         let late = scope.spawn(|| {
             let mut ensure = root.command(["ensure", "--json", "--timeout", "60s"]);
-            finish(ensure.env(FAIL, format!("beat=pause:{}", PAUSE_US / 1000)), b"").exits(0).json()
+            finish(ensure.env(FAIL, format!("start.beat=pause:{}", PAUSE_US / 1000)), b"").exits(0).json()
         });
         let starting = || root.json(["status"])["state"] == "starting";
         wait_until(SOON, "the broker to start", starting);
@@ -88,7 +88,7 @@ fn a_beat_that_fails_leaves_no_discovery_record_and_is_named() {
             root.json(["shutdown"]);
         }
         let mut ensure = root.command(["ensure", "--json"]);
-        let failed = finish(ensure.env(FAIL, "beat=error"), b"");
+        let failed = finish(ensure.env(FAIL, "start.beat=error"), b"");
         let error = failed.clone().exits(1).json()["error"].clone();
         assert_eq!((&error["code"], &error["data"]["stage"]), (&"storage_failed".into(), &"beat".into()), "{failed:?}");
         assert!(text(&error["message"]).contains("`beat`"));

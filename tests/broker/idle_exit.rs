@@ -184,17 +184,18 @@ fn a_ledger_that_takes_no_records_keeps_the_broker() {
 fn whoever_comes_as_it_leaves_is_served_by_the_next() {
     const ROUNDS: usize = 4;
     let root = of_one_second();
-    for point in ["stop=pause:1500", "leave=pause:1500"] {
+    for point in ["shutdown.stop=pause:1500", "shutdown.leave=pause:1500"] {
         for round in 0..ROUNDS {
             let begun = finish(root.command(["ensure", "--json"]).env("OSTLER_TEST_FAIL", point), b"").exits(0).json();
             let (broker, record) = (Process::of_value(&begun["broker"]["pid"]), root.path().join("broker.json"));
             let log = || fs::read_to_string(root.path().join("broker.log")).unwrap_or_default();
             wait_until(SOON, "it to have decided", || log().contains("nothing to do for a while"));
-            if point.starts_with("leave") {
+            if point.starts_with("shutdown.leave") {
                 wait_until(SOON, "its record to be taken back", || !record.exists());
             }
             assert!(broker.alive(), "it is paused just there");
-            let key = format!("k-{}-{round}", &point[..4]);
+            let (point, _) = point.split_once('=').expect("it is told what to do");
+            let key = format!("{point}-{round}");
             let mut commands: Vec<_> = (0..4).map(|_| root.command(["ensure", "--json"])).collect();
             commands.push(root.command(["list", "--json"]));
             commands.push(root.command(["run", "--", "sh", "-c", "exit 0"]));

@@ -106,7 +106,7 @@ fn clients_that_come_while_brokers_change_are_served() {
 #[test]
 fn a_broker_on_its_last_steps_is_shown_as_draining() {
     let root = Root::new();
-    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "leave=pause:5000"), b"").exits(0);
+    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "shutdown.leave=pause:5000"), b"").exits(0);
     let shutdown = Running::start(&mut root.command(["shutdown"]));
     wait_until(SOON, "the record to be taken back", || !root.path().join("broker.json").exists());
     let status = root.json(["status"]);

@@ -13,7 +13,7 @@ const MEETINGS: usize = 8;
 fn field_e_own_a_resume_that_a_delete_overtakes_is_told_that_the_session_is_gone() {
     let root = Root::new();
     // Long enough for the delete to come to its end while the resume is about to make its folder.
-    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "prepare=pause:300"), b"").exits(0);
+    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "spawn.prepare=pause:300"), b"").exits(0);
     let mut overtaken = 0;
     for _ in 0..MEETINGS {
         let session = root.spawn(&[], &["true"]);

@@ -7,7 +7,8 @@ use crate::support::{Process, Root, SOON, finish, wait_until};
 
 const FAIL: &str = "OSTLER_TEST_FAIL";
 /// The points of a start that can be made to fail, with the stage that is named then.
-const POINTS: [(&str, &str); 3] = [("generation", "generation"), ("beat", "beat"), ("publish", "publish")];
+const POINTS: [(&str, &str); 3] =
+    [("start.generation", "generation"), ("start.beat", "beat"), ("start.publish", "publish")];
 
 fn error_of(root: &Root, point: &str, act: &str) -> Value {
     let mut ensure = root.command(["ensure", "--json"]);
@@ -44,11 +45,11 @@ fn a_start_that_dies_at_any_point_says_how_and_where_and_is_no_obstacle() {
     let session = root.spawn_fixture(&[], "sleep");
     for (point, stage) in POINTS {
         root.kill_broker();
-        let error = error_of(&root, point, "abort");
+        let error = error_of(&root, point, "kill");
         let data = &error["data"];
         assert_eq!((&error["code"], &data["reason"]), (&json!("broker_unreachable"), &json!("died")), "{error}");
         assert_eq!(data["stage"], stage);
-        assert!(text(&data["exit_status"]).contains("SIGABRT"), "{error}");
+        assert!(text(&data["exit_status"]).contains("SIGKILL"), "{error}");
         nothing_is_published(&root);
         assert_eq!(root.json(["ensure"])["started"], true);
         assert_eq!(root.session_becomes(&session["id"], "ready")["pid"], session["pid"]);
@@ -61,7 +62,7 @@ fn a_start_that_dies_at_any_point_says_how_and_where_and_is_no_obstacle() {
 fn a_start_outlives_the_client_that_asked_for_it() {
     let root = Root::new();
     let mut ensure = root.command(["ensure", "--json", "--timeout", "1s"]);
-    let late = finish(ensure.env(FAIL, "beat=pause:3000"), b"").exits(6);
+    let late = finish(ensure.env(FAIL, "start.beat=pause:3000"), b"").exits(6);
     let error = late.json()["error"].clone();
     assert_eq!((&error["code"], &error["data"]["stage"]), (&json!("timeout"), &json!("beat")), "{error}");
     let starter = root.brokers();

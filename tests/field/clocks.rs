@@ -128,7 +128,7 @@ fn field_i06_a_slow_start_is_not_judged_by_what_the_last_one_left() {
     root.ensure();
     root.kill_broker();
     let mut ensure = root.command(["ensure", "--json"]);
-    let starting = Running::start(ensure.env("OSTLER_TEST_FAIL", "beat=pause:4000"));
+    let starting = Running::start(ensure.env("OSTLER_TEST_FAIL", "start.beat=pause:4000"));
     let mut seen = Vec::new();
     wait_until(SOON, "the start to be over", || {
         let status = root.json(["status"]);
@@ -182,7 +182,7 @@ fn field_i10_ten_restarts_reap_nobody() {
 fn field_i_own_a_starter_that_sleeps_has_no_rival() {
     let root = Root::new();
     let mut ensure = root.command(["ensure", "--json", "--timeout", "60s"]);
-    let first = Running::start(ensure.env("OSTLER_TEST_FAIL", "beat=pause:1500"));
+    let first = Running::start(ensure.env("OSTLER_TEST_FAIL", "start.beat=pause:1500"));
     wait_until(SOON, "it to be at it", || root.brokers().len() == 1 && root.path().join("ledger").exists());
     let starter = root.brokers()[0];
     signal(starter, Signal::SIGSTOP);

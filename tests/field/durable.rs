@@ -135,7 +135,9 @@ fn field_f17_a_broker_that_cannot_come_up_forgets_nobody() {
     let hosts: Vec<Process> = sessions.iter().map(|session| Process::of_value(&session["host_pid"])).collect();
     broker.kill_9();
     hosts.iter().for_each(|host| host.kill_9());
-    for act in ["generation=abort", "beat=error", "beat=abort", "publish=abort", "publish=error"] {
+    for act in
+        ["start.generation=kill", "start.beat=error", "start.beat=kill", "start.publish=kill", "start.publish=error"]
+    {
         let failed = finish(root.command(["ensure", "--json"]).env("OSTLER_TEST_FAIL", act), b"");
         assert_ne!(failed.code(), Some(0), "{act}");
         wait_until(SOON, "the starter to be gone", || root.brokers().is_empty());

@@ -57,7 +57,7 @@ fn sweep(name: &str) {
         clear(&place);
         put(&place, there.as_deref().unwrap_or_default());
         // Whoever tells of a start that failed reads the end of the log.
-        let failed = finish(root.command(["ensure", "--json"]).env("OSTLER_TEST_FAIL", "generation=abort"), b"");
+        let failed = finish(root.command(["ensure", "--json"]).env("OSTLER_TEST_FAIL", "start.generation=kill"), b"");
         assert_ne!(failed.code(), Some(0), "{name}, {what}");
         assert_ne!(failed.error_code(), "timeout", "{name}, {what}");
         wait_until(SOON, "the starter to be gone", || root.brokers().is_empty());

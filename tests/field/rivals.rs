@@ -185,7 +185,7 @@ fn field_b19_whoever_leaves_or_loses_removes_nothing_of_the_broker() {
         unharmed(&broker);
         // One that waits for an old one which is slow to go.
         root.json(["shutdown"]);
-        finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "leave=pause:700"), b"").exits(0);
+        finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "shutdown.leave=pause:700"), b"").exits(0);
         let (old, leaving) = (root.broker().unwrap(), Running::start(&mut root.command(["shutdown"])));
         wait_until(SOON, "its record to be taken back", || !root.path().join("broker.json").exists());
         broker = root.json(["ensure"])["broker"].clone();

@@ -10,6 +10,7 @@ use ostler::host::client::{
 };
 use ostler::host::files::{self, Document};
 use ostler::host::wire::{Exit, HostRecord};
+use ostler::os::durable::Point;
 use ostler::os::signal;
 use serde_json::{Value, json};
 
@@ -249,7 +250,8 @@ fn address(bed: &Bed) -> String {
 fn change_record(bed: &Bed, record: &HostRecord, change: impl FnOnce(&mut Value)) {
     let mut changed = json!(record);
     change(&mut changed);
-    files::replace_json(&bed.episode().join("host.json"), &changed).unwrap();
+    let points = [Point::HostRecordContent, Point::HostRecordNamed];
+    files::replace_json(&bed.episode().join("host.json"), &changed, points).unwrap();
 }
 
 fn copy_tree(from: &Path, to: &Path) {

@@ -7,6 +7,7 @@ use super::super::context::Context;
 use super::super::failure::Failure;
 use crate::broker::{discovery, quarantine};
 use crate::os::clock;
+use crate::os::durable::Point;
 use crate::os::paths::StateRoot;
 use crate::rpc::error::{ErrorCode, WireError};
 
@@ -66,9 +67,9 @@ fn emptied(root: &StateRoot) -> std::io::Result<String> {
             set_aside.remove_all(&name)?;
             tails += 1;
         }
-        set_aside.sync()?;
+        set_aside.sync(Point::DoctorQuarantine)?;
     }
-    folder.sync()?;
+    folder.sync(Point::DoctorRoot)?;
     Ok(format!(
         "{} records of dead owners and {tails} pieces were removed, {} could not be",
         swept.removed, swept.stuck

@@ -11,6 +11,7 @@ use std::path::Path;
 use super::super::failure::Failure;
 use super::super::text;
 use super::source::Look;
+use crate::os::durable::Point;
 use crate::os::folder::Folder;
 use crate::os::replacement::Replacement;
 use crate::rpc::error::{ErrorCode, WireError};
@@ -56,7 +57,7 @@ impl Destination<'_> {
         let (folder, name) = place(self.path).map_err(|error| self.unwritten(&error))?;
         let mut file = Replacement::begin(&folder, &name).map_err(|error| self.unwritten(&error))?;
         content(&mut Sink { file: &mut file, destination: self })?;
-        file.commit().map_err(|error| self.unwritten(&error))
+        file.commit([Point::ExportContent, Point::ExportNamed]).map_err(|error| self.unwritten(&error))
     }
 
     fn pass_through(&self, content: impl FnOnce(&mut Sink<'_>) -> Result<(), Failure>) -> Result<(), Failure> {

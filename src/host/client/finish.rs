@@ -12,6 +12,7 @@ use nix::unistd::geteuid;
 use crate::host::files::{self, LIFE_LOCK};
 use crate::host::marker;
 use crate::host::wire::{HostRecord, Survivor};
+use crate::os::fail::{Point, pass};
 use crate::os::signal::{Handle, Opened};
 
 /// How long the kernel gets to take down what was killed.
@@ -24,6 +25,7 @@ const END_WITHIN_MS: u64 = 5_000;
 /// If the process table cannot be read, or the command lives and cannot be signalled.
 pub fn finish_dead_host(record: &HostRecord) -> io::Result<Vec<Survivor>> {
     let mut survivors = Vec::new();
+    pass(Point::FinishBegin);
     match Handle::open(&record.command)? {
         Opened::Process(command) => {
             command.send(Signal::SIGKILL)?;
@@ -33,10 +35,12 @@ pub fn finish_dead_host(record: &HostRecord) -> io::Result<Vec<Survivor>> {
         }
         Opened::Gone | Opened::Foreign => {}
     }
+    pass(Point::FinishKilled);
     let left = marker::end_all(|| marker::commands(&record.marker), END_WITHIN_MS)?;
     let left = left.iter().filter(|left| left.pid != record.command.pid);
     survivors.extend(left.map(|left| marker::survivor(left.pid)));
     remove_endpoint(record);
+    pass(Point::FinishEnd);
     Ok(survivors)
 }
 

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::host::files::{self, CREDENTIAL, FileError, LIFE_LOCK, SPEC_JSON};
 use crate::host::spec::{Spec, SpecError};
 use crate::host::wire::VERSION;
+use crate::os::durable::{self, Point};
 use crate::os::entropy;
 
 /// A session's files are there.
@@ -52,14 +53,15 @@ pub enum PrepareError {
 pub fn prepare_session(root: &Path, session: &str, spec: &Spec) -> Result<Prepared, PrepareError> {
     check_id(session)?;
     spec.check()?;
-    files::make_folder(&files::sessions_folder(root))?;
+    files::make_folder(&files::sessions_folder(root), Point::SpawnSessions)?;
     let folder = files::session_folder(root, session);
-    files::make_folder(&folder)?;
+    files::make_folder(&folder, Point::SpawnFolder)?;
     let stored = StoredSpec { version: VERSION, salt: entropy::hex::<16>(), spec: spec.clone() };
     let bytes = files::to_line(&stored);
     // It names its session, so that a broker finds whom to compare it with.
-    files::replace_but_name(&folder.join(CREDENTIAL), format!("{session}.{}\n", entropy::hex::<32>()).as_bytes())?;
-    files::replace(&folder.join(SPEC_JSON), &bytes)?;
+    let credential = format!("{session}.{}\n", entropy::hex::<32>());
+    files::replace_but_name(&folder.join(CREDENTIAL), credential.as_bytes(), Point::SpawnCredential)?;
+    files::replace(&folder.join(SPEC_JSON), &bytes, [Point::SpawnSpecContent, Point::SpawnSpecNamed])?;
     Ok(Prepared { spec_digest: digest(&bytes) })
 }
 
@@ -70,15 +72,18 @@ pub fn prepare_session(root: &Path, session: &str, spec: &Spec) -> Result<Prepar
 pub fn prepare_episode(root: &Path, session: &str, episode: u32) -> Result<(), PrepareError> {
     check_id(session)?;
     let folder = files::episode_folder(root, session, episode);
-    files::make_folder(&folder)?;
+    files::make_folder(&folder, Point::EpisodeFolder)?;
     let path = folder.join(LIFE_LOCK);
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).custom_flags(flags).open(&path);
     let synced = made.and_then(|lock| {
-        if lock.metadata()?.is_file() { lock.sync_all() } else { Err(io::Error::other("not a regular file")) }
+        if !lock.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        durable::sync(&lock, Point::EpisodeLock)
     });
     synced.map_err(FileError::at("make", &path))?;
-    Ok(files::sync_folder(&folder)?)
+    Ok(files::sync_folder(&folder, Point::EpisodeLockNamed)?)
 }
 
 /// Reads `spec.json` and its digest.

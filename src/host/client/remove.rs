@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::prepare::{PrepareError, check_id};
 use crate::host::files::{self, FileError};
+use crate::os::fail::{Point, pass};
 
 /// Deepest nesting in a session's folder that is removed; ours is three.
 const DEPTH_MAX: usize = 16;
@@ -18,7 +19,7 @@ pub fn remove_session_files(root: &Path, session: &str) -> Result<(), PrepareErr
     check_id(session)?;
     let folder = files::session_folder(root, session);
     remove_tree(&folder, DEPTH_MAX)?;
-    match files::sync_folder(&files::sessions_folder(root)) {
+    match files::sync_folder(&files::sessions_folder(root), Point::RemoveSynced) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(()),
         other => Ok(other?),
     }
@@ -49,6 +50,7 @@ fn remove_tree(path: &Path, depth: usize) -> Result<(), FileError> {
     for entry in entries {
         let entry = entry.map_err(FileError::at("list", path))?;
         remove_tree(&entry.path(), depth - 1)?;
+        pass(Point::RemoveBegun);
     }
     match fs::remove_dir(path) {
         Err(error) if !gone(&error) => Err(FileError::at("remove the folder", path)(error)),

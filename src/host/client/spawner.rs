@@ -6,6 +6,7 @@
 //! host runs and the lock is free. It is never unlocked, because an unlock here would be one there.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,6 +27,7 @@ use crate::host::marker;
 use crate::host::server::arguments::Arguments;
 use crate::host::wire::{HostRecord, Report, StartFailure, StartPhase};
 use crate::os::clock;
+use crate::os::fail::{Point, pass};
 use crate::os::signal::pidfd_of_child;
 use crate::os::spawn::{Detached, OWN_IMAGE, detached};
 
@@ -274,6 +276,7 @@ fn start_host(image: &Path, launch: &Launch) -> Result<(u32, PipeReader), Launch
         LaunchOutcome::Failed(host_failure(format!("{what}: {error}"), error.raw_os_error()))
     };
     let lock = take_life_lock(launch)?;
+    pass(Point::LaunchLocked);
     let metadata = lock.metadata().map_err(|error| failed("cannot look at life.lock", &error))?;
     let (reader, writer) = io::pipe().map_err(|error| failed("cannot make a pipe", &error))?;
     let marker = marker::of(&launch.session, launch.episode, files::identity_of(&metadata));
@@ -290,11 +293,21 @@ fn start_host(image: &Path, launch: &Launch) -> Result<(u32, PipeReader), Launch
     let what = Detached {
         program: image,
         arguments: arguments.to_command_line(),
-        environment: vec![format!("{}={marker}", marker::HOST_VARIABLE).into()],
+        environment: environment(&marker),
         keep: vec![lock.as_fd(), writer.as_fd()],
     };
     let pid = detached(what).map_err(|error| failed("cannot start a host", &error))?;
+    pass(Point::LaunchForked);
     Ok((pid, reader))
+}
+
+/// The mark by which it is found again, and nothing else but what a test build was told.
+fn environment(marker: &str) -> Vec<OsString> {
+    let mark = OsString::from(format!("{}={marker}", marker::HOST_VARIABLE));
+    let told = std::iter::empty();
+    #[cfg(feature = "testing")]
+    let told = told.chain(crate::os::fail::inherited());
+    std::iter::once(mark).chain(told).collect()
 }
 
 fn take_life_lock(launch: &Launch) -> Result<File, LaunchOutcome> {

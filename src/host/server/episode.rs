@@ -22,6 +22,7 @@ use crate::host::wire::{
     EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, VERSION,
 };
 use crate::os::clock;
+use crate::os::fail::{Point, pass};
 
 /// The episode's places and files.
 #[derive(Debug)]
@@ -239,13 +240,16 @@ impl Episode {
         self.progress();
         let record = ExitRecord { version: VERSION, exit, ended_us: self.last_seen_us };
         // If the disk fails in place, the push still tells; whoever asks later gets "host died", which is then true.
+        pass(Point::HostExitSeen);
         drop(self.files.exit.complete(&record));
         self.push(&Push::Exited { exit: record.exit.clone(), ended_us: record.ended_us });
+        pass(Point::HostExitPushed);
         self.exit = Some(record);
     }
 
     /// Nothing that could be ended is left: the last output, and answers for those who asked for the end.
     fn ended(&mut self) {
+        pass(Point::HostEnded);
         if self.ending.stage() != Stage::Running {
             self.output.drain(self.needed());
             self.input.close();
@@ -286,7 +290,8 @@ impl Episode {
         if let Ok(endpoint) = Endpoint::bind(&self.files.runtime, &self.files.root, &self.record.marker) {
             self.record.endpoint.address = endpoint.address();
             self.endpoint = Some(endpoint);
-            drop(files::replace_json(&self.files.folder.join(HOST_JSON), &self.record));
+            self.write_record();
+            pass(Point::HostBoundAgain);
         }
     }
 
@@ -294,8 +299,14 @@ impl Episode {
     fn state_again(&self) {
         let path = self.files.folder.join(HOST_JSON);
         if files::read_json(&path) != Document::Present(self.record.clone()) {
-            drop(files::replace_json(&path, &self.record));
+            self.write_record();
         }
+    }
+
+    /// What cannot be written now is asked for again.
+    fn write_record(&self) {
+        let points = [Point::HostRecordContent, Point::HostRecordNamed];
+        drop(files::replace_json(&self.files.folder.join(HOST_JSON), &self.record, points));
     }
 
     /// Whether another connection can be accepted now.
@@ -356,5 +367,7 @@ impl Episode {
 
 /// Tells the starter, who may be gone.
 fn tell(mut report: File, what: &Report) {
+    pass(Point::HostReport);
     drop(report.write_all(&files::to_line(what)));
+    pass(Point::HostReported);
 }

@@ -19,6 +19,7 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use self::arguments::{ArgumentError, Arguments};
 use super::files;
 use super::wire::{Report, StartFailure, StartPhase};
+use crate::os::fail::{Point, pass};
 
 /// How the host is called.
 pub mod arguments;
@@ -46,12 +47,15 @@ pub fn run(rest: &[OsString]) -> Result<u8, ArgumentError> {
     let Ok(inherited) = start::inherit(&arguments) else {
         return Ok(1);
     };
+    pass(Point::HostInherited);
     // A second handle, because the first goes on with the episode.
     let report = inherited.report.try_clone();
     match start::start(arguments, inherited) {
         Ok(mut episode) => {
             drop(report);
-            Ok(u8::from(episode.run().is_err()))
+            let ended = episode.run();
+            pass(Point::HostOver);
+            Ok(u8::from(ended.is_err()))
         }
         Err(failure) => {
             if let Ok(report) = report {

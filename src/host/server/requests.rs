@@ -14,6 +14,7 @@ use crate::host::spec::Stdin;
 use crate::host::spool::frame::{HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, position_frame};
 use crate::host::spool::reader::{Piece, SpoolReader};
 use crate::host::wire::{Hello, INPUT_BYTES_MAX, Line, RefusalCode, Reply, Request, RequestLine, Stopped, VERSION};
+use crate::os::fail::{Point, pass};
 
 /// What this host can be asked, beyond `hello`.
 const CAPABILITIES: [&str; 5] = ["follow", "input", "read", "status", "stop"];
@@ -143,7 +144,9 @@ impl Episode {
         }
         match self.ending.stage() {
             Stage::Running | Stage::Group | Stage::Sweep => {
+                pass(Point::HostStop);
                 self.ending.stop(now_us, grace_ms);
+                pass(Point::HostStopping);
                 self.connections[index].stops.push(id);
                 Ok(Answer::Later)
             }

@@ -31,6 +31,7 @@ use crate::host::marker;
 use crate::host::spec::{Spec, Stdin};
 use crate::host::spool::writer::Spool;
 use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
+use crate::os::fail::{Point, pass};
 use crate::os::identity::ProcessIdentity;
 use crate::os::{clock, entropy};
 
@@ -89,17 +90,20 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     let signals = signal_source().map_err(failed("cannot take signals"))?;
     let endpoint =
         Endpoint::bind(&arguments.runtime, &arguments.root, &marker).map_err(failed("cannot bind the endpoint"))?;
+    pass(Point::HostBound);
     let exit_file = ExitFile::prepare(&folder).map_err(failed("cannot prepare exit.json"))?;
     let pipes = Pipes::new(spec.stdin).map_err(failed("cannot make pipes"))?;
     let environment = command::environment(&spec, own_variables(&arguments, &marker));
     let plan = Plan { spec: &spec, environment, stdio: pipes.commands };
     let Waiting { pid, mut gate, status } = command::fork_at_gate(plan).map_err(failed("cannot make a process"))?;
     set_nonblocking(&status).map_err(failed("cannot make pipes"))?;
+    pass(Point::HostForked);
 
     let command = u32::try_from(pid.as_raw()).map_err(failed("pid"))?;
     let record = record(&arguments, &folder, lock_identity, &marker, command, &endpoint);
     let record = record.map_err(failed("cannot identify host and command"))?;
-    files::replace_json(&folder.join(HOST_JSON), &record).map_err(failed("cannot write host.json"))?;
+    let points = [Point::HostRecordContent, Point::HostRecordNamed];
+    files::replace_json(&folder.join(HOST_JSON), &record, points).map_err(failed("cannot write host.json"))?;
     if let Err(error) = gate.write_all(&[1]) {
         // Killed at its gate. The record says that it may have run, so the exit says that it has not.
         let failure = failed("the command's process is gone")(error);
@@ -107,6 +111,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
         drop(exit_file.complete(&record));
         return Err(failure);
     }
+    pass(Point::HostGateOpened);
 
     let ending = Ending::new(pid, marker);
     let output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// All budgets together: what the gate may take on two cores with nothing built yet.
 const TOTAL_SECONDS: u64 = 30 * 60;
 
+/// The table of points, none of which stands in a release.
+const POINTS: &str = "src/os/points.rs";
+
 /// What a stage does.
 enum Work {
     Cargo { arguments: &'static [&'static str], variables: &'static [(&'static str, &'static str)] },
@@ -108,6 +111,15 @@ fn release(top: &Path, budget: Duration) -> Result<(Verdict, Duration), String> 
         if holds_test_words(&bytes) {
             return Err(format!("failed: {program} answers to the variables of tests (OSTLER_TEST_...)"));
         }
+        let table =
+            std::fs::read_to_string(top.join(POINTS)).map_err(|error| format!("cannot read {POINTS}: {error}"))?;
+        let points = points_of(&table);
+        if points.is_empty() {
+            return Err(format!("failed: no point is found in {POINTS}"));
+        }
+        if let Some(point) = points.iter().find(|point| holds(&bytes, point.as_bytes())) {
+            return Err(format!("failed: {program} holds the point `{point}`: points must never ship"));
+        }
         readme::run(top, &program)?;
     }
     Ok((verdict, elapsed))
@@ -136,13 +148,22 @@ fn member<'a>(message: &'a str, name: &str) -> &'a str {
 
 /// The names under which tests reach into a test build. None of them stands in a release.
 fn holds_test_words(program: &[u8]) -> bool {
-    let word = b"OSTLER_TEST_";
+    holds(program, b"OSTLER_TEST_")
+}
+
+fn holds(program: &[u8], word: &[u8]) -> bool {
     program.windows(word.len()).any(|window| window == word)
+}
+
+/// The names in the table of points: what stands between quotes behind ` = `.
+fn points_of(table: &str) -> Vec<&str> {
+    let names = table.lines().filter_map(|line| line.trim().split_once(" = \"")?.1.strip_suffix("\","));
+    names.filter(|name| name.contains('.')).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{STAGES, TOTAL_SECONDS, holds_test_words, release_is_clean};
+    use super::{POINTS, STAGES, TOTAL_SECONDS, holds_test_words, points_of, release_is_clean};
 
     #[test]
     fn the_budgets_fit_into_the_total_and_the_tests_come_last() {
@@ -166,6 +187,13 @@ mod tests {
         assert!(check(&[artifact("ostler", "bin", r#""default","testing""#)]).unwrap_err().contains("never ship"));
         assert!(check(&[library("")]).unwrap_err().contains("0 programs"));
         assert!(check(&[program, artifact("ostler-fixture", "bin", "")]).unwrap_err().contains("2 programs"));
+    }
+
+    #[test]
+    fn points_are_read_from_the_table() {
+        let table = std::fs::read_to_string(crate::top().join(POINTS)).unwrap();
+        let points = points_of(&table);
+        assert!(points.len() > 100 && points.contains(&"start.beat"), "{points:?}");
     }
 
     #[test]

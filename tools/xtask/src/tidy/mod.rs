@@ -3,6 +3,7 @@
 //! A rule is a plain function from the tree to its problems, so each has a test that shows it biting. The tree
 //! itself is checked by a test too, so `cargo test` alone finds what tidy finds.
 
+mod durable;
 mod field;
 mod lex;
 mod links;
@@ -49,6 +50,7 @@ const RULES: &[Rule] = &[
     rooms::rooms,
     wired::wired,
     manifest::reasons,
+    durable::durable,
     testing::sleeps,
     testing::ignored,
     field::field,

@@ -1,0 +1,66 @@
+//! The points that the turn and the hands of the broker pass: which one a record, an effect or a word of the world stands at.
+//! Nothing is decided here, and a release build does nothing here.
+
+use crate::machine::{Effect, Event, HostChange, Kind, SessionChange, Word};
+use crate::os::fail::{Point, pass};
+
+/// These records are synced, and nothing that follows from them has left.
+pub(super) fn recorded(events: &[Event]) {
+    events.iter().filter_map(of_record).for_each(pass);
+}
+
+/// This effect is about to leave.
+pub(super) fn effect(effect: &Effect) {
+    pass(match effect {
+        Effect::Judge { .. } => Point::EffectJudge,
+        Effect::Launch { episode: 1, .. } => Point::EffectSpawn,
+        Effect::Launch { .. } => Point::EffectResume,
+        Effect::Stop { .. } => Point::EffectStop,
+        Effect::Remove { .. } => Point::EffectRemove,
+    });
+}
+
+/// The world has said this, and nobody knows yet.
+pub(super) fn word(word: &Word) {
+    of_word(word).into_iter().for_each(pass);
+}
+
+/// Of what only doubt, damage or an operator brings about there is no point of its own: the ledger's are passed.
+fn of_record(event: &Event) -> Option<Point> {
+    Some(match event {
+        Event::Generation { .. } => Point::RecordGeneration,
+        Event::Beat { .. } => Point::RecordBeat,
+        Event::Accept { kind, .. } => match kind {
+            Kind::Spawn => Point::RecordSpawn,
+            Kind::Resume => Point::RecordResume,
+            Kind::Stop => Point::RecordStop,
+            Kind::Delete => Point::RecordDelete,
+            Kind::Prune => Point::RecordPrune,
+            Kind::Reconcile | Kind::Resolve => return None,
+        },
+        Event::Host { body: HostChange::Started(_), .. } => Point::RecordStarted,
+        Event::Host { body: HostChange::Adopted(_), .. } => Point::RecordAdopted,
+        Event::Session { body: SessionChange::Ended { .. }, .. } => Point::RecordEnded,
+        Event::Session { body: SessionChange::Removed, .. } => Point::RecordRemoved,
+        Event::Finish { .. } => Point::RecordOutcome,
+        Event::Host { body: HostChange::Unopened, .. }
+        | Event::Session {
+            body: SessionChange::Aborted | SessionChange::Deleting | SessionChange::Forgotten, ..
+        }
+        | Event::Fence { .. }
+        | Event::Conflict { .. }
+        | Event::Operator { .. } => return None,
+    })
+}
+
+fn of_word(word: &Word) -> Option<Point> {
+    Some(match word {
+        Word::Started(_) => Point::WordStarted,
+        Word::LaunchFailed { .. } => Point::WordFailed,
+        Word::Adopted(_) => Point::WordAdopted,
+        Word::Exited { .. } => Point::WordEnded,
+        Word::HostLost => Point::WordHostLost,
+        Word::Removed => Point::WordRemoved,
+        Word::NeverOpened | Word::MachineLost | Word::Foreign { .. } => return None,
+    })
+}
