@@ -26,5 +26,8 @@ mod programs;
 /// Everyday work under fire, for seconds and for an hour.
 mod soak;
 
+/// Kills at every named point.
+mod kill;
+
 /// Failures that people reported of programs like this one, each under its id.
 mod field;

@@ -34,6 +34,11 @@ impl Process {
         Process::of(self.pid.into()) == Some(self)
     }
 
+    /// True while a signal has it stopped.
+    pub(crate) fn is_stopped(self) -> bool {
+        Stat::read(self.pid).is_ok_and(|stat| stat.start == self.start && stat.state == 'T')
+    }
+
     /// Ends it with SIGKILL, as the kernel's out-of-memory killer would, and waits until it is gone.
     #[track_caller]
     pub(crate) fn kill_9(self) {

@@ -82,6 +82,16 @@ impl Root {
         self.folder.path().join("root")
     }
 
+    /// Gives every command of this root, and what it starts, a variable.
+    pub(crate) fn tell(&mut self, name: &str, value: &str) {
+        let has_variables = self.program.first().is_some_and(|first| first == "env");
+        let words = if has_variables { vec![] } else { vec!["env".into()] };
+        self.program.splice(0..0, words);
+        // Behind those of before: the last one of a name counts.
+        let place = self.program.iter().position(|word| word == OSTLER).unwrap_or(self.program.len());
+        self.program.insert(place, format!("{name}={value}").into());
+    }
+
     /// Says that this test damages the ledger on purpose, so that it need not verify at the end.
     pub(crate) fn damages_the_ledger(&mut self) {
         self.damaged = true;

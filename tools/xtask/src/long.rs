@@ -77,6 +77,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 900,
     },
     Job {
+        name: "matrix",
+        prefix: "long_matrix",
+        what: "kills at every named point of broker, host and client, five drawn passes each (--seeds N)",
+        budget_seconds: 1800,
+    },
+    Job {
         name: "stampedes",
         prefix: "long_stampede",
         what: "find-or-start: twenty rounds of fifty clients at once, on new roots and after kills, with and without probers",

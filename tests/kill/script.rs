@@ -1,0 +1,179 @@
+//! What is done in a run: short lives of a root that between them pass every point. The cheapest comes first.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::run::Run;
+use crate::support::{Process, Root, SOON, wait_until};
+
+/// A life of a root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Script {
+    /// A broker starts, leaves in order, and another one starts.
+    Start,
+    /// Three brokers leave in order, each with a snapshot; the oldest of these goes.
+    Leave,
+    /// A session is started, stopped and deleted; another never comes up.
+    Spawn,
+    /// A session ends by itself, is resumed, ends again, and is pruned.
+    Resume,
+    /// A broker is killed and somebody protects its ledger; the next one adopts its session, whose socket is gone; then its host is killed.
+    Adopt,
+    /// A broker is killed; behind its ledger's end is what was never acknowledged, in place of its record a folder.
+    Mend,
+    /// The oldest segments are retired.
+    Retire,
+}
+
+impl Script {
+    /// All of them, the cheapest first.
+    pub(super) const ALL: [Script; 7] =
+        [Script::Start, Script::Leave, Script::Spawn, Script::Resume, Script::Adopt, Script::Mend, Script::Retire];
+
+    /// Small enough that segments and snapshots come and go. Where a script depends on neither, no snapshot is due: one is written when there
+    /// is time, and a run must not depend on that.
+    pub(super) fn limits(self) -> &'static str {
+        match self {
+            Script::Start | Script::Leave => "segment_bytes:1500,snapshot_tail_bytes:1",
+            Script::Spawn => "segment_bytes:3000",
+            Script::Resume => "segment_bytes:2000",
+            Script::Adopt => "segment_bytes:100000",
+            Script::Mend => "segment_bytes:900",
+            Script::Retire => {
+                "segment_bytes:2500,snapshot_tail_bytes:1,recent:2,of_session:1,batch:4,settled:4,window_us:1"
+            }
+        }
+    }
+
+    /// Lives it.
+    pub(super) fn play(self, run: &mut Run) {
+        match self {
+            Script::Start => start(run),
+            Script::Leave => leave(run),
+            Script::Spawn => spawn(run),
+            Script::Resume => resume(run),
+            Script::Adopt => adopt(run),
+            Script::Mend => mend(run),
+            Script::Retire => retire(run),
+        }
+    }
+}
+
+fn start(run: &mut Run) {
+    run.does("ensure");
+    run.does("shutdown");
+    run.does("ensure");
+}
+
+fn leave(run: &mut Run) {
+    for _ in 0..3 {
+        run.does("ensure");
+        run.does("shutdown");
+    }
+}
+
+fn spawn(run: &mut Run) {
+    run.spawns("spawn", "web", "exec sleep 1000");
+    run.asks("bad", ["spawn", "--name", "bad", "--", "/nowhere/at/all"].map(str::to_owned).to_vec());
+    if run.host_may_die && run.answers.last().is_some_and(|bad| bad.state == "failed") {
+        // Its host died behind the gate: nobody knows that nothing ran, so it is listed.
+        run.changes("delete-bad", "delete bad");
+    }
+    run.changes("stop", "stop web");
+    run.changes("delete", "delete web");
+}
+
+fn resume(run: &mut Run) {
+    if run.spawns("spawn", "web", "exit 3").is_some() {
+        run.insist(&["wait", "web", "--json"].map(str::to_owned));
+    }
+    if run.changes("resume", "resume web").is_some() {
+        run.insist(&["wait", "web", "--json"].map(str::to_owned));
+    }
+    run.changes("prune", "prune --older 0s");
+}
+
+fn adopt(run: &mut Run) {
+    run.spawns("spawn", "web", "exec sleep 1000");
+    kill_broker(&run.root);
+    fs::set_permissions(newest_segment(&run.root), fs::Permissions::from_mode(0o400)).expect("it is ours");
+    // A cleaned runtime folder: the host is asked to bind again.
+    for socket in sockets(&run.root, "h-") {
+        fs::remove_file(socket).expect("it is there");
+    }
+    run.does("ensure");
+    let session = adopted(run);
+    // Its host dies under it, and the command with it.
+    if let Some(host) = session["host_pid"].as_i64().and_then(Process::of) {
+        host.kill_9();
+    }
+    run.insist(&["wait", "web", "--json"].map(str::to_owned));
+    run.changes("delete", "delete web");
+}
+
+/// Waits until it is known what became of the session.
+fn adopted(run: &Run) -> Value {
+    let mut session = Value::Null;
+    wait_until(SOON, "the session to be adopted", || {
+        session = run.does("show web")["session"].clone();
+        session["reason"].is_null() || session["ended_at"].is_string()
+    });
+    session
+}
+
+fn mend(run: &mut Run) {
+    run.spawns("spawn", "web", "exec sleep 1000");
+    kill_broker(&run.root);
+    let last = OpenOptions::new().append(true).open(newest_segment(&run.root));
+    last.and_then(|mut file| file.write_all(b"{\"d\":\"0")).expect("it is ours");
+    let record = run.root.path().join("broker.json");
+    drop(fs::remove_file(&record));
+    fs::create_dir(&record).expect("nothing stands there");
+    run.does("ensure");
+    run.changes("delete", "delete web --stop");
+    let published = || record.is_file() && sockets(&run.root, "b-").len() == 1;
+    wait_until(SOON, "it to be published", || run.insist(&words("status --json")).code() == Some(0) && published());
+    sockets(&run.root, "b-").into_iter().for_each(|socket| drop(fs::remove_file(socket)));
+    // Whoever dies while it publishes again is replaced by whom the next caller starts.
+    wait_until(SOON, "it to be published again", || {
+        published() || (run.root.brokers().is_empty() && run.does("ensure").is_object())
+    });
+    run.does("ledger export -o export");
+    run.does("shutdown");
+    run.insist(&words("doctor --fix quarantine --json"));
+}
+
+fn retire(run: &mut Run) {
+    run.forgets = true;
+    run.spawns("spawn", "web", "exit 3");
+    run.insist(&words("wait web --json"));
+    run.changes("delete", "delete web");
+    for number in 0..12 {
+        run.changes(&format!("prune-{number}"), "prune");
+    }
+    run.does("ledger retire --yes");
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// Ends the brokers of this root, as the kernel's out-of-memory killer would.
+pub(super) fn kill_broker(root: &Root) {
+    root.brokers().into_iter().for_each(Process::kill_9);
+}
+
+fn sockets(root: &Root, prefix: &str) -> Vec<PathBuf> {
+    let folders = fs::read_dir(root.folder().join("run/ostler")).into_iter().flatten().flatten();
+    let entries = folders.flat_map(|folder| fs::read_dir(folder.path()).into_iter().flatten().flatten());
+    entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix)).map(|entry| entry.path()).collect()
+}
+
+fn newest_segment(root: &Root) -> PathBuf {
+    let names = root.names("ledger").into_iter().filter(|name| name.ends_with(".jsonl"));
+    root.path().join("ledger").join(names.max().expect("a ledger has a segment"))
+}
