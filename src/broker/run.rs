@@ -327,8 +327,8 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         let path = begun.root.path().join(RECORD_NAME);
         WireError::new(storage_code(&error), format!("cannot publish {}: {error}", path.display()))
     })?;
-    // Sockets of dead generations are nobody's; the owner of the lock may clear them.
-    if let Err(error) = runtime.clear_sockets("b-", &name) {
+    // Sockets of dead generations are nobody's; the owner of the lock may clear them. Those of hosts are theirs for as long as they listen.
+    if let Err(error) = runtime.clear_sockets("b-", &name).and_then(|()| runtime.clear_deserted("h-")) {
         tracing::info!(%error, "old sockets stay");
     }
     pass(Point::StartCleared);

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use super::environment::Environment;
 use super::folder::{Folder, Kind};
 use super::paths::{PathError, StateRoot, check_private};
+use super::socket::is_deserted;
 
 /// Longest name of a socket in the runtime folder, bytes.
 pub const SOCKET_NAME_BYTES_MAX: usize = 32;
@@ -83,13 +84,29 @@ impl RuntimeFolder {
     /// # Errors
     /// What the system answers.
     pub fn clear_sockets(&self, prefix: &str, keep: &str) -> io::Result<()> {
-        for name in self.folder.names()? {
-            let is_socket = || matches!(self.folder.look(&name), Ok(Some(standing)) if standing.kind == Kind::Socket);
-            if name.starts_with(prefix) && name != keep && is_socket() {
-                self.folder.remove_file(&name)?;
-            }
+        for name in self.sockets(prefix)?.iter().filter(|name| *name != keep) {
+            self.folder.remove_file(name)?;
         }
         Ok(())
+    }
+
+    /// Removes the sockets whose names start with `prefix` and at which nobody listens any more: those of hosts that were killed. One that a
+    /// living host loses by this, because it had bound and did not listen yet, it makes again when it is asked.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn clear_deserted(&self, prefix: &str) -> io::Result<()> {
+        for name in self.sockets(prefix)?.iter().filter(|name| is_deserted(&self.path().join(name))) {
+            self.folder.remove_file(name)?;
+        }
+        Ok(())
+    }
+
+    fn sockets(&self, prefix: &str) -> io::Result<Vec<String>> {
+        let mut names = self.folder.names()?;
+        let is_socket = |name: &str| matches!(self.folder.look(name), Ok(Some(there)) if there.kind == Kind::Socket);
+        names.retain(|name| name.starts_with(prefix) && is_socket(name));
+        Ok(names)
     }
 }
 
@@ -289,5 +306,10 @@ mod tests {
         let mut left = runtime.folder().names().unwrap();
         left.sort();
         assert_eq!(left, ["b-file", "b-new-2", "s-1"]);
+        let _listens = std::os::unix::net::UnixListener::bind(runtime.socket_path("s-2").unwrap()).unwrap();
+        runtime.clear_deserted("s-").unwrap();
+        let mut left = runtime.folder().names().unwrap();
+        left.sort();
+        assert_eq!(left, ["b-file", "b-new-2", "s-2"]);
     }
 }

@@ -2,11 +2,16 @@
 //! the moment it connected or listened; it cannot be forged, and the pid in it proves nothing later.
 
 use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
 
 use interprocess::local_socket::tokio::Listener;
 use interprocess::local_socket::traits::StreamCommon;
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, Stream, ToFsName};
 use interprocess::os::unix::local_socket::ListenerOptionsExt;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 
 use super::folder::user;
 
@@ -60,6 +65,19 @@ pub fn listen(path: &str) -> io::Result<Listener> {
     ListenerOptions::new().name(name).mode(0o600).reclaim_name(false).create_tokio()
 }
 
+/// Whether something stands at this path and nobody listens at it any more. Who listens and has no time for us is there; what cannot be asked
+/// counts as that.
+pub fn is_deserted(path: &Path) -> bool {
+    let asked = || -> nix::Result<()> {
+        let asking = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None)?;
+        // Not to wait behind others for one that is stopped.
+        fcntl(&asking, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC))?;
+        fcntl(&asking, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        connect(asking.as_raw_fd(), &UnixAddr::new(path)?)
+    };
+    asked() == Err(Errno::ECONNREFUSED)
+}
+
 /// Says that nothing more will be sent, which ends the connection; what is on its way still arrives.
 pub fn hang_up(stream: &Stream) {
     match stream {
@@ -78,6 +96,22 @@ mod tests {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = same_user(&Stream::UdSocket(one.into())).unwrap();
         assert_eq!(peer, Peer { uid: user(), pid: Some(std::process::id()) });
+    }
+
+    #[test]
+    fn a_socket_is_deserted_once_its_listener_is_gone_and_not_before() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("s");
+        assert!(!is_deserted(&path), "nothing stands there");
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        // One that never accepts: its queue fills up, and it is there all the same.
+        let waiting: Vec<_> = (0..10).map(|_| is_deserted(&path)).collect();
+        assert_eq!(waiting, [false; 10]);
+        drop(listener);
+        assert!(is_deserted(&path));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert!(is_deserted(&path), "a file is no socket at which anybody listens");
     }
 
     #[test]

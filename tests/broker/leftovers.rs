@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "starts bystanders by hand")]
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -203,4 +203,20 @@ fn field_b_own_a_left_over_address_at_which_a_stranger_listens_is_passed_by() {
     fs::remove_file(&address).unwrap();
     let _stranger = std::os::unix::net::UnixListener::bind(&address).unwrap();
     starts_at_once(&root, &broker);
+}
+
+/// A host that is killed as it goes leaves its socket. What has no session any more is found by nobody else than the next start.
+#[test]
+fn sockets_of_hosts_that_were_killed_go_with_the_next_start_and_those_of_living_ones_stay() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&[], "sleep");
+    let address = text(&session["endpoint"]["address"]).trim_start_matches("unix:").to_owned();
+    let left = Path::new(&address).with_file_name("h-0123456789abcdef");
+    drop(std::os::unix::net::UnixListener::bind(&left).unwrap());
+    root.kill_broker();
+    assert!(left.exists());
+    root.ensure();
+    assert!(!left.exists());
+    assert!(Path::new(&address).exists(), "its host listens");
+    assert_eq!(root.session_becomes(&session["id"], "ready")["endpoint"], session["endpoint"]);
 }
