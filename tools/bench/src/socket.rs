@@ -108,7 +108,7 @@ fn rows_of(series: &[Series], turn_bytes: usize, pressure: f64) -> Result<Vec<Ro
             .against("an echo with the same threads, bytes and syncs", least),
         row(
             "socket-32-parts",
-            "floor of that: tokio, serde_json and the library alone, with two records for each request",
+            "floor of that: tokio, serde_json, the request's digest and the library alone, with two records for each request",
             Goal::CpuInReach(15.0),
             of_parts,
         )
