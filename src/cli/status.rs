@@ -48,6 +48,20 @@ pub(crate) fn run(_: &Args, context: &Context) -> Result<Exit, Failure> {
 pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> Result<BrokerStatusResult, WireError> {
     let deadline = deadline.at_most(ANSWER_WITHIN);
     let hurried = is_hurried(context.globals.timeout.unwrap_or(ANSWER_WITHIN), deadline);
+    let status = look_once(root, context, deadline, hurried)?;
+    // It may have published itself between the question and the look; whoever is silent has had its time.
+    if status.state == RunState::Unresponsive && !deadline.remaining().is_zero() {
+        return look_once(root, context, deadline, hurried);
+    }
+    Ok(status)
+}
+
+fn look_once(
+    root: &StateRoot,
+    context: &Context,
+    deadline: Deadline,
+    hurried: bool,
+) -> Result<BrokerStatusResult, WireError> {
     let mut degraded = Vec::new();
     let mut is_full = false;
     match context.ask(root, Method::BrokerStatus, &BrokerStatusParams {}, deadline) {
@@ -74,7 +88,8 @@ pub(super) fn look(root: &StateRoot, context: &Context, deadline: Deadline) -> R
         obstructed: obstacle.is_some(),
         held: lock.held,
         owner_lives: lock.owner_lives,
-        published: is_published(root, lock.owner.as_ref()),
+        // Who holds it now has not written its own record yet: the dead one's says nothing of it.
+        published: lock.owner_lives != Some(false) && is_published(root, lock.owner.as_ref()),
         leaving,
     };
     degraded.extend(obstacle);

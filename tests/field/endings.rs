@@ -124,7 +124,7 @@ fn field_e14_a_delete_that_was_cut_off_is_done_by_the_next() {
         let delete = Running::start(&mut root.command(["delete", id, "--stop", "--key", &key, "--json"]));
         // At once, with the first record, and later and later.
         wait_until(SOON, "the delete to be under way", || {
-            ledger() >= before + round * 180 || root.session(&session["id"])["status"] == "deleted"
+            ledger() >= before + round * 180 || root.ostler(["show", id]).code() == Some(3)
         });
         broker.kill_9();
         delete.end().exits(0);
