@@ -1,8 +1,9 @@
 //! Ledger segments: torn, damaged, edited, or forged by somebody who can compute digests. Recovery keeps what verifies,
 //! touches nothing else, and never finds more to do the second time.
 
+use ostler_ledger::limits::SEQ_LAST;
 use ostler_ledger::storage::{Folder, Name, SimulatedDisk, SimulatedStorage};
-use ostler_ledger::{Entry, Ledger, Options, Record, Recovery, Stamp, VerifyOptions, strict, verify};
+use ostler_ledger::{Entry, Ledger, OpenError, Options, Record, Recovery, Stamp, VerifyOptions, strict, verify};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -133,8 +134,16 @@ fn recovers_for_good(
     let positions = ledger.append(&batch, &STAMP).expect("a recovered ledger takes records");
     ledger.sync().expect("and syncs them");
     drop(ledger);
-    let (again, second) =
-        Ledger::open(disk.storage(), Options::new("fuzz", boot)).expect("what was opened opens again");
+    let again = Ledger::open(disk.storage(), Options::new("fuzz", boot));
+    let last = positions.last().map_or(0, |position| position.seq);
+    if last > SEQ_LAST {
+        assert!(
+            matches!(again, Err(OpenError::Exhausted { last: found }) if found == last),
+            "a forged number used them up"
+        );
+        return;
+    }
+    let (again, second) = again.expect("what was opened opens again");
     assert!(second.tail.is_none() && second.owed.is_empty(), "the second start finds more: {second:?}");
     let all = records(&again);
     assert!(all.starts_with(kept), "an earlier record is gone");
