@@ -48,13 +48,16 @@ fn run(target: &Target, from: &str, bytes: &[u8]) -> bool {
     }
 }
 
+/// `OSTLER_TEST_TARGET` names the only one.
 fn run_mutations(count: u64) {
-    for target in TARGETS {
+    let only = env::var("OSTLER_TEST_TARGET").ok();
+    for target in TARGETS.iter().filter(|target| only.as_deref().is_none_or(|only| only == target.name)) {
         let seeds: Vec<Vec<u8>> = seeds(target).into_iter().map(|(_, bytes)| bytes).collect();
         let mut numbers = Numbers::from_seed(SEED);
         for index in 0..count {
             run(target, &format!("mutation {index}"), &mutation(&seeds, &mut numbers));
         }
+        eprintln!("{}: {count} mutations", target.name);
     }
 }
 
