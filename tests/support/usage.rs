@@ -5,8 +5,9 @@ use std::fmt;
 use std::fs;
 
 /// What a broker keeps of an operation that was let go: 32 bytes where it is known, and 43 in the text of a snapshot, which is in memory
-/// up to three times while it is written, and whose room the allocator keeps.
-const KEPT_BYTES: usize = 32 + 3 * 43;
+/// up to three times while it is written. Of what that takes and frees the allocator keeps as much again: after 7,200 operations
+/// 7.3 MiB were resident, and at no time more than 3.7 MiB of them in use.
+const KEPT_BYTES: usize = 32 + 2 * 3 * 43;
 /// What memory may differ by without a reason in the broker: what is in use goes up and down by 2 MiB with every snapshot, and the
 /// allocator keeps, in several arenas, some of what was in use at its peaks.
 const NOISE_KIB: u64 = 4 * 1024;
