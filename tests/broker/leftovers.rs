@@ -11,7 +11,7 @@ use ostler::broker::quarantine::{KEPT_MAX, is_quarantined};
 use serde_json::{Value, json};
 
 use crate::support::scene::text;
-use crate::support::{Process, Root};
+use crate::support::{FIXTURE, Process, Root, SOON, wait_until};
 
 /// A process that has nothing to do with any broker, and would die of any signal that it is sent.
 struct Bystander {
@@ -219,4 +219,23 @@ fn sockets_of_hosts_that_were_killed_go_with_the_next_start_and_those_of_living_
     assert!(!left.exists());
     assert!(Path::new(&address).exists(), "its host listens");
     assert_eq!(root.session_becomes(&session["id"], "ready")["endpoint"], session["endpoint"]);
+}
+
+/// A host that is killed after its command has ended cannot remove its socket, and no evidence is asked any more.
+#[test]
+fn the_socket_of_a_host_that_was_killed_last_goes_with_its_session() {
+    let root = Root::new();
+    // What is left of the command's group does not heed TERM, so that its host stays for the grace. The command ends once that is so.
+    let ready = root.folder().join("ready").to_str().expect("a path of a test").to_owned();
+    let child = format!("ignore-term -- append {ready} yes -- sleep");
+    let session = root.spawn(&[], &[FIXTURE, "child", &child, "--", "until", &ready, "--", "exit", "0"]);
+    let host = Process::of_value(&session["host_pid"]);
+    root.session_becomes(&session["id"], "exited");
+    let said = root.ostler(["logs", text(&session["id"])]).exits(0).text();
+    let child = said.trim().strip_prefix("child ").and_then(|pid| Process::of(pid.parse().ok()?)).expect("it lives");
+    host.kill_9();
+    child.kill_9();
+    assert_eq!(root.sockets().len(), 2, "that of the broker, and that of the host");
+    root.json(["delete", text(&session["id"])]);
+    wait_until(SOON, "the socket to go", || root.sockets().len() == 1);
 }

@@ -28,8 +28,6 @@ pub(super) struct Found {
     /// Records of the ledger, verified.
     pub(super) records: u64,
     pub(super) usage: Usage,
-    /// Sockets of hosts that were killed.
-    pub(super) sockets: usize,
 }
 
 /// Goes through all of it. `before`: how many operations of each kind the ledger counted when the work began.
@@ -43,11 +41,11 @@ pub(super) fn close(soak: &Soak, mut lives: Vec<Life<'_>>, before: &Value, base:
     let lives: Vec<Lived> = lives.into_iter().map(|life| life.lived).collect();
     let started = witnessed(soak, &lives);
     let same = lives.iter().map(|life| life.acknowledged.len()).sum();
-    let (usage, sockets) = nothing_is_left(soak, base, LATEST_KIB + growth_kib(same));
+    let usage = nothing_is_left(soak, base, LATEST_KIB + growth_kib(same));
     let verified = soak.root.verify_ledger();
     assert_eq!(verified["problems"], json!([]));
     counted(soak, &lives, before);
-    (lives, Found { same, listed, started, records: verified["records"].as_u64().expect("a number"), usage, sockets })
+    (lives, Found { same, listed, started, records: verified["records"].as_u64().expect("a number"), usage })
 }
 
 fn each(lives: &mut [Life<'_>], work: impl Fn(&mut Life<'_>) + Sync) {
@@ -109,18 +107,15 @@ fn witnessed(soak: &Soak, lives: &[Lived]) -> usize {
 }
 
 /// One broker, as it was at the beginning, and nothing else: no process, no socket, no file of a session.
-fn nothing_is_left(soak: &Soak, base: Usage, growth_kib: u64) -> (Usage, usize) {
+fn nothing_is_left(soak: &Soak, base: Usage, growth_kib: u64) -> Usage {
     let root = &soak.root;
     wait_until(SOON, "one broker and nobody else", || {
         let left = leftovers(root.folder());
         left.len() == 1 && left[0].command().contains(" broker --root ")
     });
     wait_until(SOON, "the last folder to go", || root.names("sessions").is_empty());
-    // The socket of a host that is killed between the end of its command and its own end stays: nobody asks after it any more.
-    let (hosts, brokers): (Vec<_>, Vec<_>) = root.sockets().into_iter().partition(|name| name.starts_with("h-"));
-    assert!(brokers.len() == 1 && brokers[0].starts_with("b-"), "{brokers:?}");
-    let killed = usize::try_from(soak.fire.kills().1).expect("a small number");
-    assert!(hosts.len() <= 1 + killed / 20, "after {killed} kills of hosts their sockets stay: {hosts:?}");
+    let sockets = root.sockets();
+    assert!(sockets.len() == 1 && sockets[0].starts_with("b-"), "{sockets:?}");
     assert_eq!(root.names("quarantine"), [""; 0], "what was never acknowledged and is kept");
     let aside = root.names("").into_iter().filter(|name| is_quarantined(name)).count();
     assert!(aside <= KEPT_MAX, "{aside} records of dead owners");
@@ -131,7 +126,7 @@ fn nothing_is_left(soak: &Soak, base: Usage, growth_kib: u64) -> (Usage, usize) 
     let usage = Usage::of(broker);
     let grown = usage.own_kib.saturating_sub(base.own_kib);
     assert!(grown <= growth_kib, "memory grew by {grown} KiB: {base}, now {usage}");
-    (usage, hosts.len())
+    usage
 }
 
 /// How many operations of each kind the ledger counts with each outcome.

@@ -149,7 +149,7 @@ fn report(ran: &Ran, soak: &Soak, lives: &[Lived], found: &Found) -> String {
     let mut troubles = Tally::default();
     lives.iter().for_each(|life| troubles.merge(&life.troubles));
     let Ran { seconds, seed, worked_us, operations, base, takeovers } = ran;
-    let Found { same, listed, started, records, usage, sockets } = found;
+    let Found { same, listed, started, records, usage } = found;
     let (brokers, hosts) = soak.fire.kills();
     let (total, worked_s) = (operations.total(), worked_us / 1_000_000);
     let mut text = String::new();
@@ -169,7 +169,6 @@ fn report(ran: &Ran, soak: &Soak, lives: &[Lived], found: &Found) -> String {
         format!("{listed} listed at the end of the work, as the clients knew them; none after their deletion"),
     );
     line("ledger", format!("{records} records, verified"));
-    line("sockets left", format!("{sockets}, of hosts that were killed"));
     line("broker, first", base.to_string());
     line("broker, last", usage.to_string());
     text

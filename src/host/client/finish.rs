@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 
-use crate::host::files::{self, LIFE_LOCK};
+use crate::host::files::{self, Document, HOST_JSON, LIFE_LOCK};
 use crate::host::marker;
 use crate::host::wire::{HostRecord, Survivor};
 use crate::os::fail::{Point, pass};
@@ -54,6 +54,20 @@ pub fn end_starting_host(root: &Path, session: &str, episode: u32) -> io::Result
     let mark = marker::of(session, episode, lock);
     let left = marker::end_all(|| marker::hosts(&mark), END_WITHIN_MS)?;
     Ok(left.iter().map(|left| marker::survivor(left.pid)).collect())
+}
+
+/// Removes the sockets that dead hosts of a session have left. One that is killed after its command has ended leaves its socket, and nobody asks
+/// after it any more.
+pub(super) fn remove_endpoints(root: &Path, session: &str) {
+    let entries = fs::read_dir(files::session_folder(root, session)).into_iter().flatten().flatten();
+    for entry in entries {
+        let record: Document<HostRecord> = files::read_json(&entry.path().join(HOST_JSON));
+        if let Document::Present(record) = record
+            && record.session == session
+        {
+            remove_endpoint(&record);
+        }
+    }
 }
 
 /// Removes the socket of a host that is dead; its name is the episode's alone.

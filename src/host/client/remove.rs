@@ -1,4 +1,5 @@
-//! Removes a session's files: resumable at every step, never through a link, never outside the session's folder.
+//! Removes a session's files: resumable at every step, never through a link, never outside the session's folder but for the sockets of its own
+//! dead hosts.
 
 use std::fs;
 use std::io;
@@ -11,12 +12,14 @@ use crate::os::fail::{Point, pass};
 /// Deepest nesting in a session's folder that is removed; ours is three.
 const DEPTH_MAX: usize = 16;
 
-/// Removes `sessions/ID` and everything in it, durably. What is gone already is no error.
+/// Removes `sessions/ID` and everything in it, durably, and the sockets that its hosts left. None of them lives any more. What is gone already is no
+/// error.
 ///
 /// # Errors
 /// [`PrepareError::SessionId`], or the first file that cannot be removed; what was removed stays removed.
 pub fn remove_session_files(root: &Path, session: &str) -> Result<(), PrepareError> {
     check_id(session)?;
+    super::finish::remove_endpoints(root, session);
     let folder = files::session_folder(root, session);
     remove_tree(&folder, DEPTH_MAX)?;
     match files::sync_folder(&files::sessions_folder(root), Point::RemoveSynced) {
