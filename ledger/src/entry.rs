@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::canonical::{ValueFault, digit, write_integer, write_string};
 use crate::digest::{Digest, Position};
 use crate::limits::{BATCH_BYTES_MAX, INTEGER_MAX, LINE_BYTES_MAX, SESSION_ID_BYTES_MAX, TYPE_BYTES_MAX, VERSION};
-use crate::members::{Given, Members, Parts, Place, parts};
+use crate::members::{Given, Members, Place, entry_of};
 
 /// One record to be: what the caller says; sequence, chains, clocks and `dur` are the ledger's part.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -130,8 +130,7 @@ impl Entry {
     /// # Errors
     /// [`EntryFault::UnknownMember`], [`EntryFault::NotAString`], [`EntryFault::Unwritable`].
     pub fn of(object: &impl Serialize) -> Result<Entry, EntryFault> {
-        let Parts { t, sid, ep, members } = parts(object)?;
-        Ok(Entry { t, sid, ep, fin: false, members })
+        entry_of(object)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a caller says in a record: the members of [`Entry`](crate::Entry) beside type, session and episode, as values or, made from a
+//! What a caller says in a record: the members of [`Entry`] beside type, session and episode, as values or, made from a
 //! caller's own types, as their canonical text.
 
 use std::borrow::Cow;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::canonical::{write_string, write_value};
-use crate::entry::EntryFault;
+use crate::entry::{Entry, EntryFault};
 use crate::render::{self, RenderFault};
 
 /// The level of R, in which the members stand; the line's own object is the first.
@@ -131,13 +131,8 @@ impl Members {
         match &self.0 {
             Said::Texts(texts) => texts.all.len(),
             Said::Values(values) => {
-                let mut out = Vec::new();
-                for (name, value) in values {
-                    write_string(&mut out, name);
-                    // What cannot be written is refused when it is appended.
-                    let _ = write_value(&mut out, value, R_DEPTH);
-                }
-                out.len() + 2 * values.len()
+                // What cannot be written is refused when it is appended.
+                render::object(values, R_DEPTH).map_or(0, |(all, _)| all.len())
             }
         }
     }
@@ -165,30 +160,21 @@ impl Members {
     }
 }
 
-/// An entry's parts, from anything that serialises as an object.
-#[derive(Default)]
-pub(crate) struct Parts {
-    pub(crate) t: String,
-    pub(crate) sid: Option<String>,
-    pub(crate) ep: Option<u32>,
-    pub(crate) members: Members,
-}
-
-/// Takes an object's members apart.
-pub(crate) fn parts(object: &impl Serialize) -> Result<Parts, EntryFault> {
+/// An entry of anything that serialises as an object.
+pub(crate) fn entry_of(object: &impl Serialize) -> Result<Entry, EntryFault> {
     let (all, members) = render::object(object, R_DEPTH).map_err(|fault| match fault {
         RenderFault::Value(fault) => EntryFault::Unwritable(fault.to_string()),
         RenderFault::Other(why) => EntryFault::Unwritable(why),
     })?;
-    let (mut parts, mut places) = (Parts::default(), [(0, 0); PLACES]);
+    let (mut entry, mut places) = (Entry::default(), [(0, 0); PLACES]);
     let position = |at| u32::try_from(at).map_err(|_| EntryFault::LineTooLong { bytes: all.len() });
     let ends = members[members.len().min(1)..].iter().map(|next| next.at - 1).chain([all.len() - 1]);
     for (member, end) in members.iter().zip(ends) {
         let text = &all[member.value..end];
         match member.name.text() {
-            "t" => parts.t = own(text, "t")?,
-            "sid" => parts.sid = own(text, "sid")?,
-            "ep" => parts.ep = own(text, "ep")?,
+            "t" => entry.t = own(text, "t")?,
+            "sid" => entry.sid = own(text, "sid")?,
+            "ep" => entry.ep = own(text, "ep")?,
             name => {
                 let place = Place::of(name).ok_or_else(|| EntryFault::UnknownMember(name.to_owned()))?;
                 if place.is_text() && text.first() != Some(&b'"') {
@@ -198,8 +184,8 @@ pub(crate) fn parts(object: &impl Serialize) -> Result<Parts, EntryFault> {
             }
         }
     }
-    parts.members = Members(Said::Texts(Texts { all, places }));
-    Ok(parts)
+    entry.members = Members(Said::Texts(Texts { all, places }));
+    Ok(entry)
 }
 
 fn own<T: serde::de::DeserializeOwned>(text: &[u8], name: &str) -> Result<T, EntryFault> {
@@ -209,7 +195,6 @@ fn own<T: serde::de::DeserializeOwned>(text: &[u8], name: &str) -> Result<T, Ent
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Entry;
     use serde_json::json;
 
     #[test]

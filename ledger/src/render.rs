@@ -135,8 +135,9 @@ impl Render {
 /// An array or an object that is being written, perhaps as the value of a variant.
 struct Open<'a> {
     render: &'a mut Render,
-    /// Where its members begin; of an array, that nothing stands in it yet.
+    /// Of an object: where its members begin.
     first: usize,
+    /// Of an array: nothing stands in it yet.
     is_empty: bool,
     /// Where the members of the object around it begin, whose only one names the variant.
     around: Option<usize>,

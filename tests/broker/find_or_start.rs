@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "starts contenders by hand")]
 
 use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use nix::unistd::Pid;
 use ostler::client::{Client, ClientOptions, ensure};
 use ostler::rpc::envelope;
 use ostler::rpc::error::{ErrorCode, Retry, WireError};
+use ostler::rpc::record::Record;
 use serde_json::Value;
 
 use super::arena::Arena;
@@ -189,16 +191,22 @@ fn a_silent_owner_is_told_and_neither_replaced_nor_ended() {
     assert_eq!(std::fs::read(arena.root().join("broker.lock")).unwrap(), lock);
 }
 
-/// Report codex-plugin-cc#108: something accepts and stays silent at the address of a dead broker's record.
-#[test]
-fn field_b08_a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
-    let arena = Arena::new();
+/// A broker that was killed: its record, and somebody else who listens at its address.
+fn impostor(arena: &Arena) -> (Record, UnixListener) {
     ensure(arena.options(&[], SOON)).unwrap();
     let record = arena.record().unwrap();
     arena.broker().kill_9();
     let path = record.broker.endpoint.strip_prefix("unix:").unwrap();
     std::fs::remove_file(path).unwrap();
-    let _silent = std::os::unix::net::UnixListener::bind(path).unwrap();
+    let listener = UnixListener::bind(path).unwrap();
+    (record, listener)
+}
+
+/// Report codex-plugin-cc#108: something accepts and stays silent at the address of a dead broker's record.
+#[test]
+fn field_b08_a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
+    let arena = Arena::new();
+    let (record, _silent) = impostor(&arena);
     let report = ensure(arena.options(&[], Duration::from_secs(8))).unwrap();
     assert!(report.started);
     assert_ne!(report.broker.incarnation, record.broker.incarnation);
@@ -209,12 +217,7 @@ fn field_b08_a_silent_impostor_at_a_dead_brokers_address_is_passed_by() {
 fn what_a_full_broker_said_is_told_although_the_last_try_heard_nothing() {
     for no_start in [false, true] {
         let arena = Arena::new();
-        ensure(arena.options(&[], SOON)).unwrap();
-        let record = arena.record().unwrap();
-        arena.broker().kill_9();
-        let path = record.broker.endpoint.strip_prefix("unix:").unwrap();
-        std::fs::remove_file(path).unwrap();
-        let listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        let (_record, listener) = impostor(&arena);
         let full = std::thread::spawn(move || {
             let error = WireError::new(ErrorCode::Capacity, "all 3 connections are in use".to_owned());
             let (mut first, _) = listener.accept().expect("the caller comes");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::wire::Wire;
 use crate::support::scene::{at_once, text};
-use crate::support::{FIXTURE, Process, Root, SOON, finish, wait_until};
+use crate::support::{Process, Root, SOON, finish, wait_until};
 
 /// Memory that a process has resident, KiB.
 fn resident_kib(process: Process) -> u64 {
@@ -73,25 +73,13 @@ fn field_j04_a_client_that_never_reads_costs_itself_only() {
     assert_eq!(root.broker(), Some(broker));
 }
 
-/// The broker of a system that cannot start a process any more.
-fn broker_without(root: &Root, call: &str, error: &str) -> Command {
-    let usual = root.command(["broker"]);
-    let mut command = Command::new(FIXTURE);
-    command.args(["deny", call, error, "--", "exec"]).arg(usual.get_program()).args(usual.get_args());
-    command
-        .env_clear()
-        .envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .current_dir(root.folder());
-    command
-}
-
 /// The process table is full: a start is refused with what the system said, nothing is left of it, and what runs is still served.
 #[test]
 fn field_j_own_a_full_process_table_is_told_and_survived() {
     let root = Root::new();
     let session = root.spawn_fixture(&["--name", "s"], "sleep");
     root.json(["shutdown"]);
-    let broker = crate::support::Running::start(&mut broker_without(&root, "process", "EAGAIN"));
+    let broker = crate::support::Running::start(&mut Root::denied(&root.command(["broker"]), "process", "EAGAIN"));
     wait_until(SOON, "it to serve", || root.broker() == Some(broker.process()));
     for _ in 0..3 {
         let refused = root.ostler(["spawn", "--json", "--name", "b", "--", "true"]);
@@ -212,9 +200,8 @@ fn field_j_own_a_start_with_few_descriptors_says_what_it_lacks() {
     for files in 8..40 {
         let ensure = root.command(["ensure", "--json", "--timeout", "20s"]);
         let mut command = Command::new("prlimit");
-        command.arg(format!("--nofile={files}:{files}")).arg(ensure.get_program()).args(ensure.get_args()).env_clear();
-        command.envs(ensure.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root.folder());
-        let told = finish(&mut command, b"");
+        command.arg(format!("--nofile={files}:{files}"));
+        let told = finish(&mut Root::carried(command, &ensure), b"");
         if told.code() == Some(0) {
             served += 1;
             root.json(["shutdown"]);

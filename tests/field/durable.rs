@@ -158,9 +158,8 @@ fn field_f_own_a_limit_on_file_sizes_is_a_full_disk_and_no_death() {
         let root = Root::new();
         let ensure = root.command(["ensure", "--json", "--timeout", "20s"]);
         let mut command = Command::new("prlimit");
-        command.arg(format!("--fsize={bytes}:{bytes}")).arg(ensure.get_program()).args(ensure.get_args()).env_clear();
-        command.envs(ensure.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(root.folder());
-        let told = finish(&mut command, b"");
+        command.arg(format!("--fsize={bytes}:{bytes}"));
+        let told = finish(&mut Root::carried(command, &ensure), b"");
         if !begins {
             assert_eq!(told.exits(9).json()["error"]["code"], "storage_full", "{bytes}");
             wait_until(SOON, "nobody to be left", || root.brokers().is_empty());

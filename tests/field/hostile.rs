@@ -110,10 +110,7 @@ fn field_d11_sessions_can_be_stopped_where_no_thread_can_be_had() {
     for arguments in [&["stop", "a", "b"][..], &["delete", "a"]] {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -u 1; exec \"$@\"", "sh"]);
-        let product = root.command(arguments);
-        command.arg(product.get_program()).args(product.get_args()).env_clear();
-        command.envs(product.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        finish(&mut command, b"").exits(0);
+        finish(&mut Root::carried(command, &root.command(arguments)), b"").exits(0);
     }
 }
 

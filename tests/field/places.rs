@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::json;
 
 use crate::support::scene::text;
-use crate::support::{FIXTURE, Output, Process, Root, Running, SOON, finish, wait_until};
+use crate::support::{Output, Process, Root, Running, SOON, finish, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -147,14 +147,7 @@ fn field_k_own_whoever_squats_the_address_learns_nothing() {
 
 /// `ensure` on a system that answers this call with this error.
 fn without(root: &Root, call: &str, error: &str) -> Output {
-    let usual = root.command(["ensure", "--json", "--timeout", "20s"]);
-    let mut command = Command::new(FIXTURE);
-    command.args(["deny", call, error, "--", "exec"]).arg(usual.get_program()).args(usual.get_args());
-    command
-        .env_clear()
-        .envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .current_dir(root.folder());
-    finish(&mut command, b"")
+    finish(&mut Root::denied(&root.command(["ensure", "--json", "--timeout", "20s"]), call, error), b"")
 }
 
 /// Report watchman#697: locks on a network home were not supported. There is no broker then, and it is said why.

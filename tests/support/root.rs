@@ -3,7 +3,7 @@
 
 use super::leftovers::{Leftover, leftovers};
 use super::wait::poll;
-use super::{OSTLER, Output, Process, SOON};
+use super::{FIXTURE, OSTLER, Output, Process, SOON};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -108,6 +108,23 @@ impl Root {
             command.env(name, self.folder().join(inner));
         }
         command
+    }
+
+    /// What `outer` becomes when it carries the product's command `inner`: that one's words behind its own, in that one's environment and folder.
+    pub(crate) fn carried(mut outer: Command, inner: &Command) -> Command {
+        outer.arg(inner.get_program()).args(inner.get_args()).env_clear();
+        outer.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        if let Some(folder) = inner.get_current_dir() {
+            outer.current_dir(folder);
+        }
+        outer
+    }
+
+    /// What `inner` becomes on a system that answers this call with this error.
+    pub(crate) fn denied(inner: &Command, call: &str, error: &str) -> Command {
+        let mut outer = Command::new(FIXTURE);
+        outer.args(["deny", call, error, "--", "exec"]);
+        Root::carried(outer, inner)
     }
 
     /// Runs the product with `arguments` to its end.
