@@ -185,7 +185,8 @@ fn record_of(evidence: &Evidence) -> Option<&HostRecord> {
     }
 }
 
-fn identity(process: &Process) -> ProcessIdentity {
+/// A process of the ledger, as the system knows it.
+pub(super) fn identity(process: &Process) -> ProcessIdentity {
     ProcessIdentity { boot: process.boot.clone(), ns: process.ns, pid: process.pid, start: process.start }
 }
 

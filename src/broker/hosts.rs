@@ -3,15 +3,13 @@
 //! is not death (report I07).
 
 use super::inbox::{Inbox, Post};
+use super::looks::Found;
 use super::passed;
 use super::view::View;
-use super::words::{exited, foreign, obstacle, phase, run_of};
-use crate::host::client::{
-    Launch, LaunchOutcome, Link, LinkError, Spawner, Verdict, end_starting_host, finish_dead_host, gather, judge,
-    judge_without_lock, remove_session_files,
-};
-use crate::host::wire::{self, EpisodeState, HostRecord, Push};
-use crate::machine::{self, Effect, Observation, SessionId, Word, limits};
+use super::words::{exited, obstacle, phase, run_of};
+use crate::host::client::{Launch, LaunchOutcome, Link, LinkError, Spawner, remove_session_files};
+use crate::host::wire::{EpisodeState, HostRecord, Push};
+use crate::machine::{Effect, Observation, SessionId, Word, limits};
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
 use std::collections::{BTreeMap, HashMap};
@@ -35,9 +33,9 @@ pub const BLOCKING_THREADS: usize = LOOKS + FINISHES + 8;
 /// How long a host may take to answer hello.
 const HELLO: Duration = Duration::from_secs(5);
 /// Between two looks at a host that is coming up, going down or silent.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The longest pause between two looks.
-const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
+pub(super) const LOOK_AGAIN_MAX: Duration = Duration::from_secs(2);
 /// How long a removal or a resume waits for the last host to let go of its lock: it drains output for a bounded time.
 const RELEASE: Duration = Duration::from_secs(30);
 
@@ -47,13 +45,13 @@ pub struct Hosts {
     pub(super) root: PathBuf,
     runtime: PathBuf,
     generation: u64,
-    view: Arc<View>,
+    pub(super) view: Arc<View>,
     inbox: Inbox,
     spawner: Spawner,
     handle: Handle,
     launches: Semaphore,
     pub(super) looks: Semaphore,
-    finishes: Semaphore,
+    pub(super) finishes: Semaphore,
     links: Mutex<HashMap<SessionId, Linked>>,
     next_link: AtomicU64,
     seen: Mutex<BTreeMap<SessionId, u64>>,
@@ -67,13 +65,6 @@ struct Linked {
     link: Link,
     /// A stop is under way: its answer, with the survivors, stands for the exit.
     stopping: bool,
-}
-
-/// What was found of an episode.
-enum Found {
-    Word(Word),
-    /// Its host was adopted.
-    Linked(machine::Run),
 }
 
 impl Hosts {
@@ -225,10 +216,6 @@ impl Hosts {
         links.get(session).is_some_and(|linked| linked.episode == episode)
     }
 
-    fn is_fenced(&self, session: &SessionId) -> bool {
-        self.view.read().sessions.get(session).is_some_and(|session| session.fence.is_some())
-    }
-
     fn is_stopping(&self, session: &SessionId) -> bool {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.get(session).is_some_and(|linked| linked.stopping)
@@ -340,140 +327,6 @@ impl Hosts {
         passed::word(&word);
         let observation = Observation { session, episode, word };
         self.inbox.post(Post::Word { observation, answers: false }).await;
-    }
-
-    async fn look(self: &Arc<Self>, session: &SessionId, episode: u32) -> Word {
-        match self.find(session, episode).await {
-            Found::Word(word) => word,
-            Found::Linked(run) => Word::Adopted(run),
-        }
-    }
-
-    /// Asks the world until it answers. Only a host that lives and is silent makes this long.
-    async fn find(self: &Arc<Self>, session: &SessionId, episode: u32) -> Found {
-        let mut pause = LOOK_AGAIN;
-        let began_us = clock::boot_us();
-        loop {
-            let waited_ms = clock::boot_us().saturating_sub(began_us) / 1_000;
-            if let Some(found) = self.find_once(session, episode, waited_ms > limits::START_WITHIN_MS).await {
-                return found;
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LOOK_AGAIN_MAX);
-        }
-    }
-
-    /// One look. None means: look again.
-    async fn find_once(self: &Arc<Self>, session: &SessionId, episode: u32, overdue: bool) -> Option<Found> {
-        match self.verdict(session, episode).await? {
-            Verdict::NeverOpened => Some(Found::Word(Word::NeverOpened)),
-            Verdict::Ended(record) => {
-                self.finish_ended(session, episode).await?;
-                let run = self.run_at_end(session, episode, &record).await;
-                Some(Found::Word(exited(run, Some(record.exit), Some(record.ended_us), &[])))
-            }
-            Verdict::HostDied(record) => {
-                let _permit = self.finishes.acquire().await.expect("the semaphore is never closed");
-                let finished = tokio::task::spawn_blocking(move || finish_dead_host(&record)).await;
-                match finished {
-                    Ok(Ok(left)) if left.is_empty() => Some(Found::Word(Word::HostLost)),
-                    Ok(Ok(left)) => {
-                        tracing::warn!(session = session.as_str(), episode, ?left, "processes outlive their dead host");
-                        None
-                    }
-                    Ok(Err(error)) => {
-                        tracing::warn!(session = session.as_str(), episode, %error, "its command cannot be ended yet");
-                        None
-                    }
-                    Err(_) => None,
-                }
-            }
-            Verdict::LostWithMachine => Some(Found::Word(Word::MachineLost)),
-            Verdict::Foreign => Some(Found::Word(foreign("it belongs to another state root"))),
-            Verdict::Damaged(why) => Some(Found::Word(foreign(&format!("its host's records are damaged: {why}")))),
-            // What is in doubt is signalled by nobody.
-            Verdict::StillStarting if overdue && self.is_fenced(session) => {
-                Some(Found::Word(foreign("its host's record is missing")))
-            }
-            Verdict::StillStarting if overdue => {
-                let (root, id) = (self.root.clone(), session.to_string());
-                let ended = tokio::task::spawn_blocking(move || end_starting_host(&root, &id, episode)).await;
-                if let Ok(Err(error)) = ended {
-                    tracing::warn!(session = session.as_str(), episode, %error, "its stuck host cannot be ended yet");
-                }
-                None
-            }
-            Verdict::StillStarting | Verdict::MissingLock => None,
-            Verdict::Alive(record) => self.adopt(session, episode, &record).await,
-        }
-    }
-
-    /// A host that was killed between the exit of its command and the end of its sweep left marked processes; end
-    /// them. None: they cannot be ended yet.
-    async fn finish_ended(&self, session: &SessionId, episode: u32) -> Option<()> {
-        let _permit = self.finishes.acquire().await.expect("the semaphore is never closed");
-        let (root, id) = (self.root.clone(), session.to_string());
-        let finished = tokio::task::spawn_blocking(move || match super::files::host_record(&root, &id, episode) {
-            Some(record) => finish_dead_host(&record).map(|_| ()),
-            None => Ok(()),
-        });
-        match finished.await {
-            Ok(Ok(())) => Some(()),
-            Ok(Err(error)) => {
-                tracing::warn!(session = session.as_str(), episode, %error, "its leftovers cannot be ended yet");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    async fn verdict(&self, session: &SessionId, episode: u32) -> Option<Verdict> {
-        let _permit = self.looks.acquire().await.expect("the semaphore is never closed");
-        let (root, id) = (self.root.clone(), session.to_string());
-        let gathered = tokio::task::spawn_blocking(move || gather(&root, &id, episode)).await;
-        match gathered {
-            Ok(Ok(evidence)) => {
-                let verdict = judge(&evidence);
-                Some(if verdict == Verdict::MissingLock { judge_without_lock(&evidence) } else { verdict })
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(session = session.as_str(), episode, %error, "its evidence cannot be read yet");
-                None
-            }
-            Err(_) => None,
-        }
-    }
-
-    async fn adopt(self: &Arc<Self>, session: &SessionId, episode: u32, record: &HostRecord) -> Option<Found> {
-        match self.attach(session, episode, record).await {
-            Ok(()) => Some(match run_of(record) {
-                Some(run) => Found::Linked(run),
-                None => Found::Word(foreign("its host's record has no readable incarnation")),
-            }),
-            Err(LinkError::Foreign) => Some(Found::Word(foreign("another host answers at its address"))),
-            Err(LinkError::Refused(refusal)) => {
-                Some(Found::Word(foreign(&format!("its host refuses this broker: {}", refusal.message))))
-            }
-            Err(LinkError::Unreachable(error)) => {
-                tracing::info!(session = session.as_str(), episode, %error, "its endpoint is gone; asking it to bind again");
-                super::files::ask_to_bind(&record.host);
-                None
-            }
-            Err(error @ (LinkError::Closed | LinkError::Late | LinkError::Protocol(_))) => {
-                tracing::info!(session = session.as_str(), episode, %error, "its host does not answer yet");
-                None
-            }
-        }
-    }
-
-    /// The run of an episode that was found ended: none if its command never executed.
-    async fn run_at_end(&self, session: &SessionId, episode: u32, exit: &wire::ExitRecord) -> Option<machine::Run> {
-        if matches!(exit.exit, wire::Exit::Error(_)) {
-            return None;
-        }
-        let (root, id) = (self.root.clone(), session.to_string());
-        let record = tokio::task::spawn_blocking(move || super::files::host_record(&root, &id, episode)).await;
-        record.ok().flatten().as_ref().and_then(run_of)
     }
 }
 

@@ -40,6 +40,8 @@ mod leaving;
 pub mod lock;
 /// The broker's log file.
 pub mod log;
+/// What became of an episode.
+mod looks;
 /// Operations as callers look them up.
 pub mod operations;
 /// Which effect may leave now.

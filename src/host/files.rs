@@ -167,7 +167,7 @@ pub fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(FileError::at("open", path)(error)),
     };
     let mut bytes = Vec::new();
@@ -209,6 +209,12 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Document<T> {
         },
         Err(error) => Document::Damaged(error.to_string()),
     }
+}
+
+/// Whether an error says that there is no such file: no such name, or no folder where its folder should be.
+#[must_use]
+pub fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Device and inode of what stands at a path, links not followed.

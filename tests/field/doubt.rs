@@ -141,6 +141,55 @@ fn field_e04_a_host_that_lives_states_its_damaged_record_again() {
     assert_eq!(root.json(["stop", "s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
 }
 
+/// Its record was removed, and the ledger knows that its command runs: the next broker asks for the record by itself, and ends nobody for a
+/// missing file.
+#[test]
+fn field_e04_a_host_that_lives_states_its_removed_record_again_unasked() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let record = episode(&root, &session).join("host.json");
+    let whole = fs::read(&record).unwrap();
+    root.kill_broker();
+    fs::remove_file(&record).unwrap();
+    root.ensure();
+    wait_until(SOON, "its record to be there again", || fs::read(&record).is_ok_and(|now| now == whole));
+    let adopted = root.json(["wait", "s", "--for", "ready"])["session"].clone();
+    assert_eq!((&adopted["pid"], &adopted["fence"]), (&session["pid"], &Value::Null));
+    assert_eq!(root.json(["stop", "s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
+}
+
+/// Its host told its end in full, and its record was removed after: the end is not forgotten for that.
+#[test]
+fn field_e04_an_end_that_was_told_is_known_without_the_record_of_its_host() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    root.kill_broker();
+    let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+    command.kill_9();
+    wait_until(SOON, "both to be gone", || !host.alive() && !command.alive());
+    fs::remove_file(episode(&root, &session).join("host.json")).unwrap();
+    root.ensure();
+    assert_eq!(root.session_becomes(&session["id"], "failed")["exit"], json!({"signal": "SIGKILL"}));
+}
+
+/// Something else stands where the folder of its episode was: a doubt like others, which ends once nothing lives.
+#[test]
+fn field_e04_a_file_in_the_place_of_an_episodes_folder_is_a_doubt_that_ends() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let (host, command) = (Process::of_value(&session["host_pid"]), Process::of_value(&session["pid"]));
+    root.kill_broker();
+    fs::remove_dir_all(episode(&root, &session)).unwrap();
+    put(&episode(&root, &session), "");
+    root.ensure();
+    is_fenced(&root, &session);
+    assert_eq!(root.ostler(["--json", "reconcile", "s"]).exits(4).error_code(), "session_live");
+    host.kill_9();
+    wait_until(SOON, "both to be gone", || !host.alive() && !command.alive());
+    assert_eq!(root.json(["reconcile", "s"])["session"]["status"], "failed");
+    assert_eq!(root.json(["delete", "s"])["session"]["status"], "deleted");
+}
+
 /// Whether or not somebody asks for it, each start of a broker asks the evidence again.
 #[test]
 fn field_e04_the_next_broker_finds_records_that_are_whole_again() {

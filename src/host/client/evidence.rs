@@ -3,7 +3,6 @@
 //! is no file, or is another file than the host has locked, tells as little as nothing there: it counts as absent.
 
 use std::fs::{self, OpenOptions, TryLockError};
-use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -125,7 +124,7 @@ pub fn gather(root: &Path, session: &str, episode: u32) -> Result<Evidence, File
     let exit = files::read_exit(&folder)?;
     let folder_identity = match files::identity_at(&folder) {
         Ok(identity) => Some(identity),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) if files::is_absent(&error) => None,
         Err(error) => return Err(FileError::at("look at", &folder)(error)),
     };
     let seen = Evidence { lock, lock_identity, folder_identity, host, exit };
@@ -137,7 +136,7 @@ fn test_lock(path: &Path) -> Result<(LockState, Option<FileIdentity>), FileError
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound || is_no_file(path) => {
+        Err(error) if files::is_absent(&error) || is_no_file(path) => {
             return Ok((LockState::Absent, None));
         }
         Err(error) => return Err(FileError::at("open", path)(error)),

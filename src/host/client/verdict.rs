@@ -129,7 +129,8 @@ macro_rules! table {
 #[rustfmt::skip]
 const TABLE: &[Row] = table! {
     // life.lock, host.json, exit.json complete, boot and namespace, device and inode, host's identity
-    Free   Absent  any any   any    any       => NeverOpened;
+    Free   Absent  no  any   any    any       => NeverOpened;
+    Free   Absent  yes any   any    any       => Ended;
     Free   Present yes any   any    any       => Ended;
     Free   Damaged yes any   any    any       => Ended;
     Free   Damaged no  any   any    any       => Damaged;
