@@ -175,6 +175,7 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
             .map(|limit| spec::SoftLimit { resource: limit.resource.clone(), value: limit.value })
             .collect(),
         adapter: spec::Adapter::Inbox,
+        frame: spec::Frame::Line,
         stdin: match params.stdin {
             Stdin::Empty => spec::Stdin::Empty,
             Stdin::Client => spec::Stdin::Client,

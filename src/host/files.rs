@@ -22,6 +22,8 @@ pub const LIFE_LOCK: &str = "life.lock";
 pub const HOST_JSON: &str = "host.json";
 /// The exit record.
 pub const EXIT_JSON: &str = "exit.json";
+/// What became of messages for the command's standard input.
+pub const JOURNAL: &str = "journal";
 /// The session's spec.
 pub const SPEC_JSON: &str = "spec.json";
 /// The session's credential.

@@ -6,6 +6,7 @@
 //! read    output for readers, live through the endpoint and afterwards from the files
 //! spec    what to run            wire    what host and broker say to each other, host.json, exit.json
 //! server  the process itself     spool   its output on disk      marker  finding an episode's processes
+//! journal messages for its input, on disk
 //! ```
 
 /// What kept a command from coming up.
@@ -16,6 +17,8 @@ pub mod client;
 pub mod files;
 /// The endpoint incarnation.
 pub mod incarnation;
+/// What became of messages, on disk.
+pub mod journal;
 /// Looks that many share.
 mod look;
 /// Finds an episode's processes.
@@ -30,3 +33,6 @@ pub mod spec;
 pub mod spool;
 /// Documents and messages of host and broker.
 pub mod wire;
+/// The forms that other versions rely on.
+#[cfg(test)]
+mod wire_tests;

@@ -27,6 +27,9 @@ pub struct Spec {
     /// How messages reach the program.
     #[serde(default)]
     pub adapter: Adapter,
+    /// How a message is framed for `lines`.
+    #[serde(default, skip_serializing_if = "Frame::is_line")]
+    pub frame: Frame,
     /// Who owns standard input.
     #[serde(default)]
     pub stdin: Stdin,
@@ -69,11 +72,29 @@ pub enum Adapter {
     Acp,
 }
 
+/// How a message is framed for [`Adapter::Lines`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Frame {
+    /// As one line of text.
+    #[default]
+    Line,
+    /// As one JSON document on a line.
+    Json,
+}
+
+impl Frame {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+    fn is_line(&self) -> bool {
+        *self == Self::Line
+    }
+}
+
 /// Who owns a program's standard input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
-    /// It is empty.
+    /// It is empty, or the adapter's.
     #[default]
     Empty,
     /// A client feeds it through the host (`run -i`).
@@ -101,6 +122,12 @@ pub enum SpecError {
     /// A limit that this system does not have.
     #[error("there is no resource limit {0:?}")]
     Limit(String),
+    /// Two would write to one pipe.
+    #[error("the adapter lines writes to the command's standard input, so no client can feed it")]
+    StdinTaken,
+    /// Nothing is framed.
+    #[error("a frame is for the adapter lines")]
+    Frame,
     /// More than [`COMMAND_BYTES_MAX`].
     #[error("command line and environment have {bytes} bytes, more than {COMMAND_BYTES_MAX}")]
     TooLarge {
@@ -143,6 +170,12 @@ impl Spec {
         if let Some(unknown) = self.limits.iter().find(|limit| limits::find(&limit.resource).is_none()) {
             return Err(SpecError::Limit(unknown.resource.clone()));
         }
+        if self.adapter == Adapter::Lines && self.stdin == Stdin::Client {
+            return Err(SpecError::StdinTaken);
+        }
+        if self.adapter != Adapter::Lines && self.frame != Frame::Line {
+            return Err(SpecError::Frame);
+        }
         let bytes = self.bytes();
         if bytes > COMMAND_BYTES_MAX {
             return Err(SpecError::TooLarge { bytes });
@@ -161,7 +194,7 @@ impl Spec {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMMAND_BYTES_MAX, EnvVar, SoftLimit, Spec, SpecError};
+    use super::{Adapter, COMMAND_BYTES_MAX, EnvVar, Frame, SoftLimit, Spec, SpecError, Stdin};
     use crate::os::arg::Arg;
 
     fn spec() -> Spec {
@@ -171,8 +204,9 @@ mod tests {
             env: Vec::new(),
             umask: 0o22,
             limits: Vec::new(),
-            adapter: super::Adapter::Inbox,
-            stdin: super::Stdin::Empty,
+            adapter: Adapter::Inbox,
+            frame: Frame::Line,
+            stdin: Stdin::Empty,
             follow: false,
         }
     }
@@ -198,6 +232,8 @@ mod tests {
             (Spec { env: variable("a", "\0"), ..spec() }, SpecError::Nul("the environment")),
             (Spec { umask: 0o1000, ..spec() }, SpecError::Umask(0o1000)),
             (Spec { limits, ..spec() }, SpecError::Limit("colour".into())),
+            (Spec { adapter: Adapter::Lines, stdin: Stdin::Client, ..spec() }, SpecError::StdinTaken),
+            (Spec { frame: Frame::Json, ..spec() }, SpecError::Frame),
             (Spec { env: variable("a", &big), ..spec() }, SpecError::TooLarge { bytes: 5 + 3 + COMMAND_BYTES_MAX }),
         ];
         for (spec, want) in cases {
@@ -216,5 +252,10 @@ mod tests {
         let json = r#"{"command":["sh",{"b64":"/w=="}],"cwd":"/","env":[{"name":"A","value":"1"}],"umask":18,"limits":[{"resource":"nofile","value":1024}],"adapter":"inbox","stdin":"empty","follow":false}"#;
         assert_eq!(serde_json::to_string(&spec).unwrap(), json);
         assert_eq!(serde_json::from_str::<Spec>(json).unwrap(), spec);
+        let framed = Spec { adapter: Adapter::Lines, frame: Frame::Json, ..spec };
+        let json = json.replace(r#""adapter":"inbox""#, r#""adapter":"lines","frame":"json""#);
+        assert_eq!(serde_json::to_string(&framed).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), framed);
+        assert_eq!(framed.check(), Ok(()));
     }
 }

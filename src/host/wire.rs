@@ -17,8 +17,14 @@ pub const VERSION: u32 = 1;
 pub const HELLO_BYTES_MAX: usize = 4 * 1024;
 /// Longest request line afterwards, in bytes.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Longest request line of a broker: a `deliver` of [`DELIVER_BYTES_MAX`] in base64, and what stands around it.
+pub const BROKER_REQUEST_BYTES_MAX: usize = 704 * 1024;
 /// Most bytes of one `input` request, before base64.
 pub const INPUT_BYTES_MAX: usize = 32 * 1024;
+/// Most bytes of one `deliver` request, before base64.
+pub const DELIVER_BYTES_MAX: usize = 512 * 1024;
+/// Longest name of a message, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 128;
 
 /// A place that device and inode name: it stays the same under every path and differs in every copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +224,18 @@ pub enum Request {
         #[serde(default)]
         eof: bool,
     },
+    /// A message for a command whose adapter is `lines`; the broker's alone, and one at a time. Answered when the pipe has all of it, or
+    /// never will have. The same message and attempt again is not written again: it gets the same answer.
+    Deliver {
+        /// Its name: 1 to [`MESSAGE_BYTES_MAX`] printable ASCII characters without a space.
+        message: String,
+        /// Which attempt.
+        attempt: u64,
+        /// The bytes, base64, as they are to be written.
+        b64: String,
+    },
+    /// INT to the command's process group; the broker's alone.
+    Interrupt,
 }
 
 /// Shows everything but secret and input.
@@ -232,6 +250,10 @@ impl std::fmt::Debug for Request {
             Self::Read { from, bytes_max } => write!(f, "Read {{ from: {from}, bytes_max: {bytes_max} }}"),
             Self::Follow { from, hold } => write!(f, "Follow {{ from: {from}, hold: {hold} }}"),
             Self::Input { b64, eof } => write!(f, "Input {{ b64: {} characters, eof: {eof} }}", b64.len()),
+            Self::Deliver { message, attempt, b64 } => {
+                write!(f, "Deliver {{ message: {message:?}, attempt: {attempt}, b64: {} characters }}", b64.len())
+            }
+            Self::Interrupt => f.write_str("Interrupt"),
         }
     }
 }
@@ -288,6 +310,39 @@ pub enum Reply {
     /// To `input`: handed to the pipe.
     Input {
         /// Bytes taken, ever.
+        total: u64,
+    },
+    /// To `deliver`.
+    Deliver {
+        /// What became of it.
+        delivery: Delivery,
+    },
+    /// To `interrupt`.
+    Interrupt {
+        /// Whether there was a command to send it to; if not, it has ended.
+        sent: bool,
+    },
+}
+
+/// What became of a message for the command's standard input. It never changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Delivery {
+    /// The pipe has all of its bytes; whether the command reads them is the command's.
+    Accepted {
+        /// When, Unix microseconds.
+        at_us: u64,
+    },
+    /// Not one byte of it was written, and none ever will be.
+    Refused {
+        /// Why, for a human.
+        reason: String,
+    },
+    /// The command closed its standard input, or ended, when a part was written.
+    Cut {
+        /// Bytes that the pipe took.
+        written: u64,
+        /// Bytes that there were.
         total: u64,
     },
 }
@@ -418,75 +473,4 @@ pub enum RefusalCode {
     Unavailable,
     /// Versions do not meet.
     ProtocolMismatch,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Cause, Endpoint, FileIdentity, HostRecord, Line, Report, Request, StartFailure, StartPhase};
-    use crate::os::identity::ProcessIdentity;
-
-    fn record() -> HostRecord {
-        let identity = |pid| ProcessIdentity { boot: "b".into(), ns: 1, pid, start: 2 };
-        HostRecord {
-            version: 1,
-            product: "0.1.0".into(),
-            session: "s".into(),
-            episode: 3,
-            host: identity(4),
-            command: identity(5),
-            endpoint: Endpoint { address: "unix:/x".into(), generation: 3, incarnation: "i".into() },
-            nonce: "n".into(),
-            secret: "planted".into(),
-            lock: FileIdentity { device: 6, inode: 7 },
-            folder: FileIdentity { device: 6, inode: 8 },
-            marker: "m".into(),
-            started_us: 9,
-        }
-    }
-
-    #[test]
-    fn the_stored_record_is_fixed() {
-        let json = concat!(
-            r#"{"version":1,"product":"0.1.0","session":"s","episode":3,"host":{"boot":"b","ns":1,"pid":4,"start":2},"#,
-            r#""command":{"boot":"b","ns":1,"pid":5,"start":2},"endpoint":{"address":"unix:/x","generation":3,"#,
-            r#""incarnation":"i"},"nonce":"n","secret":"planted","lock":{"device":6,"inode":7},"#,
-            r#""folder":{"device":6,"inode":8},"marker":"m","started_us":9}"#
-        );
-        assert_eq!(serde_json::to_string(&record()).unwrap(), json);
-        assert_eq!(serde_json::from_str::<HostRecord>(json).unwrap(), record());
-        // A later version may add members.
-        assert!(serde_json::from_str::<HostRecord>(&json.replacen('{', r#"{"later":[],"#, 1)).is_ok());
-    }
-
-    #[test]
-    fn the_report_is_fixed() {
-        let reason = "command not found".to_owned();
-        let failure = StartFailure { phase: StartPhase::Exec, reason, errno: Some(2), cause: Some(Cause::NotFound) };
-        let json = r#"{"report":"failed","phase":"exec","reason":"command not found","errno":2,"cause":"not_found"}"#;
-        assert_eq!(serde_json::to_string(&Report::Failed { failure: failure.clone() }).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Report>(json).unwrap(), Report::Failed { failure });
-        let started = Report::Started { host: Box::new(record()) };
-        let json = serde_json::to_string(&started).unwrap();
-        assert!(json.starts_with(r#"{"report":"started","host":{"version":1,"#), "{json}");
-        assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), started);
-    }
-
-    #[test]
-    fn what_is_shown_holds_no_secret() {
-        let hello = Request::Hello { version: 1, secret: "planted".into(), generation: Some(1) };
-        let input = Request::Input { b64: "planted".into(), eof: false };
-        for shown in [format!("{:?}", record()), format!("{hello:?}"), format!("{input:?}")] {
-            assert!(!shown.contains("planted"), "{shown}");
-        }
-    }
-
-    #[test]
-    fn lines_are_told_apart_by_their_members() {
-        let reply: Line = serde_json::from_str(r#"{"id":1,"ok":"follow","from":2}"#).unwrap();
-        assert!(matches!(reply, Line::Reply { id: 1, .. }));
-        let refused: Line = serde_json::from_str(r#"{"id":null,"error":{"code":"denied","message":"m"}}"#).unwrap();
-        assert!(matches!(refused, Line::Refused { id: None, .. }));
-        let push: Line = serde_json::from_str(r#"{"push":"beat","last_seen_us":1}"#).unwrap();
-        assert!(matches!(push, Line::Push(_)));
-    }
 }

@@ -12,7 +12,7 @@ use ostler::host::client::{
 };
 use ostler::host::files::{self, episode_folder};
 use ostler::host::read::{Follower, Piece, read_spool};
-use ostler::host::spec::{Adapter, EnvVar, Spec, Stdin};
+use ostler::host::spec::{Adapter, EnvVar, Frame, Spec, Stdin};
 use ostler::host::wire::{ExitRecord, HostRecord, StartFailure};
 use ostler::os::arg::Arg;
 use ostler::os::identity::Liveness;
@@ -35,6 +35,14 @@ impl Bed {
     /// A session that runs the fixture with these steps.
     pub(super) fn fixture<S: AsRef<OsStr>>(steps: &[S]) -> Bed {
         Bed::with(|spec| spec.command.extend(steps.iter().map(|step| Arg::from(step.as_ref()))))
+    }
+
+    /// A session that runs the fixture with these steps and takes messages.
+    pub(super) fn taking(steps: &[&str]) -> Bed {
+        Bed::with(|spec| {
+            spec.command.extend(steps.iter().map(|step| Arg::from(*step)));
+            spec.adapter = Adapter::Lines;
+        })
     }
 
     /// A session that runs a shell script.
@@ -60,6 +68,7 @@ impl Bed {
             umask: 0o22,
             limits: Vec::new(),
             adapter: Adapter::Inbox,
+            frame: Frame::Line,
             stdin: Stdin::Empty,
             follow: false,
         };

@@ -84,6 +84,26 @@ fn a_full_disk_loses_output_but_neither_command_nor_exit() {
 }
 
 #[test]
+fn a_message_waits_for_a_disk_that_can_tell_of_it() {
+    let bed = Bed::taking(&["copy"]);
+    let Some(disk) = SmallDisk::under(&bed) else { return };
+    let record = bed.start();
+    disk.fill();
+    let deliver =
+        serde_json::json!({ "request": "deliver", "message": "m", "attempt": 1, "b64": BASE64.encode(b"hi\n") });
+    let mut broker = super::bed::Talk::broker(&record, 2);
+    let refused = broker.ask(deliver.clone());
+    assert_eq!(refused["error"]["code"], "unavailable", "{refused}");
+    disk.free();
+    let accepted = broker.ask(deliver);
+    assert!(accepted["delivery"]["accepted"].is_object(), "{accepted}");
+    bed.line("hi");
+    assert_eq!(bed.output(), "hi\n");
+    broker.stop(0);
+    bed.ended();
+}
+
+#[test]
 fn an_exit_is_kept_by_a_disk_that_stays_full() {
     let bed = Bed::fixture(&["until", "go", "--", "print", "5000000", "--", "exit", "7"]);
     let Some(disk) = SmallDisk::under(&bed) else { return };

@@ -15,6 +15,9 @@ mod crash;
 /// Output and input, whole or with honest gaps.
 mod output;
 
+/// Messages for the command, and what is known of them after a crash.
+mod delivery;
+
 /// A disk without room.
 mod disk;
 

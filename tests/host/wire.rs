@@ -100,6 +100,11 @@ fn transcripts_hold() {
     let (bed, record) = talkative();
     check_transcript("broker.txt", &record);
     bed.ended();
+    let bed = Bed::taking(&["say", "up", "--", "copy"]);
+    let record = bed.start();
+    bed.line("up");
+    check_transcript("deliver.txt", &record);
+    bed.ended();
 }
 
 #[test]
@@ -108,7 +113,7 @@ fn every_transcript_is_played() {
     let mut names: Vec<_> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, ["broker.txt", "reader.txt", "refusals.txt", "unknown.txt"]);
+    assert_eq!(names, ["broker.txt", "deliver.txt", "reader.txt", "refusals.txt", "unknown.txt"]);
 }
 
 #[test]

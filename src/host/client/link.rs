@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use data_encoding::BASE64;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -12,7 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::host::files;
 use crate::host::wire::{
-    Hello, HostRecord, Line, Push, Refusal, Reply, Request, RequestLine, Status, Stopped, VERSION,
+    Delivery, Hello, HostRecord, Line, Push, Refusal, RefusalCode, Reply, Request, RequestLine, Status, Stopped,
+    VERSION,
 };
 
 /// Pushes that may wait for the broker; beyond it the host waits.
@@ -49,6 +51,8 @@ pub enum LinkError {
 #[derive(Clone, Debug)]
 pub struct Link {
     requests: mpsc::Sender<Call>,
+    /// Whether the host knows `deliver`; to one that does not its line would be too long.
+    delivers: bool,
 }
 
 struct Call {
@@ -86,11 +90,12 @@ impl Link {
         let (requests, calls) = mpsc::channel(REQUESTS_MAX);
         let (push, pushes) = mpsc::channel(PUSHES_MAX);
         tokio::spawn(carry(reader, writer, calls, push));
-        let link = Self { requests };
+        let mut link = Self { requests, delivers: false };
         let hello = Request::Hello { version: VERSION, secret: record.secret.clone(), generation: Some(generation) };
         let Reply::Hello(hello) = link.request(hello).await? else {
             return Err(LinkError::Protocol("another answer than hello".into()));
         };
+        link.delivers = hello.capabilities.iter().any(|known| known == "deliver");
         let same = hello.incarnation == record.endpoint.incarnation
             && hello.lock == record.lock
             && hello.folder == record.folder
@@ -132,6 +137,33 @@ impl Link {
     pub async fn stop(&self, grace_ms: u64) -> Result<Stopped, LinkError> {
         let reply = self.request(Request::Stop { grace_ms }).await?;
         if let Reply::Stop(stopped) = reply { Ok(stopped) } else { Err(unexpected(&reply)) }
+    }
+
+    /// Hands bytes to a command whose adapter is `lines`, exactly as they are, and returns when its pipe has all of them or
+    /// never will have. Asked again with the same message and attempt, over this link or another, it writes nothing again and gives the same
+    /// answer, as long as it is one of the latest ([`crate::host::journal::KEPT`]).
+    ///
+    /// # Errors
+    /// As [`Self::request`]. Where the host refused nothing was written; with [`RefusalCode::Unavailable`] it may help to
+    /// ask again. Anything else, [`LinkError::Closed`] above all, leaves open what was written: ask again over another link, or
+    /// [`super::probe()`] the journal of a host that is dead.
+    pub async fn deliver(&self, message: &str, attempt: u64, bytes: &[u8]) -> Result<Delivery, LinkError> {
+        if !self.delivers {
+            let message = "this host is of a version that takes no messages".to_owned();
+            return Err(LinkError::Refused(Refusal { code: RefusalCode::CapabilityMissing, message }));
+        }
+        let request = Request::Deliver { message: message.to_owned(), attempt, b64: BASE64.encode(bytes) };
+        let reply = self.request(request).await?;
+        if let Reply::Deliver { delivery } = reply { Ok(delivery) } else { Err(unexpected(&reply)) }
+    }
+
+    /// Sends INT to the command's process group; false: the command has ended.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub async fn interrupt(&self) -> Result<bool, LinkError> {
+        let reply = self.request(Request::Interrupt).await?;
+        if let Reply::Interrupt { sent } = reply { Ok(sent) } else { Err(unexpected(&reply)) }
     }
 }
 

@@ -9,6 +9,8 @@ pub mod finish;
 pub mod link;
 /// Folders and files that must exist before a host does.
 pub mod prepare;
+/// What a dead host's journal knows.
+pub mod probe;
 /// Removing a session's files.
 pub mod remove;
 /// Starting hosts.
@@ -20,6 +22,7 @@ pub use evidence::{Evidence, gather, has_host};
 pub use finish::{end_starting_host, finish_dead_host};
 pub use link::{Link, LinkError};
 pub use prepare::{PrepareError, Prepared, load_spec, prepare_episode, prepare_session, read_credential};
+pub use probe::{Probe, probe};
 pub use remove::remove_session_files;
 pub use spawner::{Launch, LaunchOutcome, Spawner};
 pub use verdict::{Verdict, judge, judge_without_lock};

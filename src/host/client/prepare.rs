@@ -133,7 +133,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::{PrepareError, load_spec, prepare_episode, prepare_session};
-    use crate::host::spec::{Adapter, EnvVar, Spec, Stdin};
+    use crate::host::spec::{Adapter, EnvVar, Frame, Spec, Stdin};
 
     fn spec() -> Spec {
         Spec {
@@ -143,6 +143,7 @@ mod tests {
             umask: 0o77,
             limits: Vec::new(),
             adapter: Adapter::Inbox,
+            frame: Frame::Line,
             stdin: Stdin::Empty,
             follow: false,
         }

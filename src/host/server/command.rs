@@ -308,7 +308,7 @@ pub(super) fn environment(spec: &Spec, ours: Vec<(&str, OsString)>) -> Vec<OsStr
 #[cfg(test)]
 mod tests {
     use super::{Cause, Errno, StartPhase, candidate, decode_failure, encode_failure, environment};
-    use crate::host::spec::{Adapter, EnvVar, Spec, Stdin};
+    use crate::host::spec::{Adapter, EnvVar, Frame, Spec, Stdin};
 
     fn spec(command: &str, cwd: &str) -> Spec {
         Spec {
@@ -320,6 +320,7 @@ mod tests {
             umask: 0o22,
             limits: Vec::new(),
             adapter: Adapter::Inbox,
+            frame: Frame::Line,
             stdin: Stdin::Empty,
             follow: false,
         }

@@ -8,7 +8,7 @@ use super::cursor::Cursor;
 use super::limits::TO_SEND_BYTES_MAX;
 use crate::host::files;
 use crate::host::spool::writer::Spool;
-use crate::host::wire::{HELLO_BYTES_MAX, Line, REQUEST_BYTES_MAX, Refusal, RefusalCode};
+use crate::host::wire::{BROKER_REQUEST_BYTES_MAX, HELLO_BYTES_MAX, Line, REQUEST_BYTES_MAX, Refusal, RefusalCode};
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(super) struct Connection {
     pub(super) follow: Option<Follow>,
     /// Requests that wait for the end of the episode.
     pub(super) stops: Vec<u64>,
+    /// Requests that wait for the end of the delivery under way.
+    pub(super) deliveries: Vec<u64>,
     /// A request whose bytes wait for room in the command's standard input.
     pub(super) input: Option<u64>,
     /// Whether it feeds standard input.
@@ -61,6 +63,7 @@ impl Connection {
             role: Role::Unknown { until_us },
             follow: None,
             stops: Vec::new(),
+            deliveries: Vec::new(),
             input: None,
             feeds: false,
             received: Vec::new(),
@@ -74,7 +77,7 @@ impl Connection {
     /// Whether it is to be closed now.
     pub(super) fn is_over(&self) -> bool {
         let done = self.to_send.is_empty() && self.follow.as_ref().is_none_or(|follow| follow.cursor.is_done());
-        let asks_nothing = self.stops.is_empty() && self.input.is_none();
+        let asks_nothing = self.stops.is_empty() && self.deliveries.is_empty() && self.input.is_none();
         self.broken || (done && (self.leaving || (self.read_closed && asks_nothing)))
     }
 
@@ -141,7 +144,8 @@ impl Connection {
     fn line_bytes_max(&self) -> usize {
         match self.role {
             Role::Unknown { .. } => HELLO_BYTES_MAX,
-            Role::Reader | Role::Broker(_) => REQUEST_BYTES_MAX,
+            Role::Reader => REQUEST_BYTES_MAX,
+            Role::Broker(_) => BROKER_REQUEST_BYTES_MAX,
         }
     }
 

@@ -105,6 +105,11 @@ impl Ending {
         self.kill_at_us = Some(self.kill_at_us.map_or(kill_at_us, |earlier| earlier.min(kill_at_us)));
     }
 
+    /// INT to the group; false once the leader was seen ended.
+    pub(super) fn interrupt(&self) -> bool {
+        self.stage == Stage::Running && killpg(self.leader, Signal::SIGINT).is_ok()
+    }
+
     /// The leader was seen ended, and is not reaped.
     pub(super) fn leader_ended(&mut self, now_us: u64) {
         self.stage = Stage::Group;

@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use super::command::decode_failure;
 use super::connection::{Connection, Role};
+use super::delivery::Deliveries;
 use super::ending::{Ending, Stage};
 use super::endpoint::Endpoint;
 use super::input::Input;
@@ -45,6 +46,7 @@ pub(super) struct Episode {
     pub(super) ending: Ending,
     pub(super) output: Output,
     pub(super) input: Input,
+    pub(super) deliveries: Deliveries,
     pub(super) connections: Vec<Connection>,
     /// Highest generation seen.
     pub(super) generation: u64,
@@ -71,6 +73,7 @@ impl Episode {
         ending: Ending,
         output: Output,
         input: Input,
+        deliveries: Deliveries,
     ) -> Self {
         let last_seen_us = record.started_us;
         // A resume has no announced follower: `run` follows its session's first episode.
@@ -82,6 +85,7 @@ impl Episode {
             ending,
             output,
             input,
+            deliveries,
             connections: Vec::new(),
             generation: 0,
             signals: None,
@@ -254,6 +258,7 @@ impl Episode {
             self.output.drain(self.needed());
             self.input.close();
         }
+        self.settle_delivery();
         let stopped = Stopped {
             exit: self.exit.as_ref().map(|record| record.exit.clone()),
             ended_us: self.exit.as_ref().map(|record| record.ended_us),

@@ -1,5 +1,5 @@
-//! The command's standard input: nothing, or a pipe that one connection feeds (`run -i`). What the pipe does not take
-//! waits here, and its sender with it.
+//! The command's standard input: nothing, or a pipe that one connection feeds (`run -i`) or messages (`delivery`). What
+//! the pipe does not take waits here, and its sender with it.
 
 use std::io::{self, PipeWriter, Write};
 

@@ -8,6 +8,8 @@ pub(super) const STRANGERS_MAX: usize = 16;
 pub(super) const HELLO_WITHIN_MS: u64 = 5_000;
 /// Answers and pushes that may wait for a slow peer, in bytes; beyond it the peer is cut off.
 pub(super) const TO_SEND_BYTES_MAX: usize = 512 * 1024;
+/// Requests of one connection that may wait for the delivery under way.
+pub(super) const DELIVERY_WAITERS_MAX: usize = 16;
 /// Most bytes of frames in one answer to `read`.
 pub(super) const READ_BYTES_MAX: usize = 256 * 1024;
 /// Between TERM and KILL where nobody said otherwise.

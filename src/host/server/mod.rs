@@ -4,7 +4,7 @@
 //! arguments  its command line          start     the order of coming up
 //! command    fork, gate, exec          episode   what it owns and does
 //! poll       its one wait              ending    how an episode ends
-//! output     pipes to spool            input     standard input
+//! output     pipes to spool            input     standard input, and delivery: messages for it
 //! endpoint   its socket                connection, requests, cursor   who is connected, what they ask, where they read
 //! ```
 
@@ -26,6 +26,7 @@ pub mod arguments;
 mod command;
 mod connection;
 mod cursor;
+mod delivery;
 mod ending;
 mod endpoint;
 mod episode;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::connection::{Connection, Follow, Role};
 use super::cursor::Cursor;
+use super::delivery::Named;
 use super::ending::Stage;
 use super::episode::Episode;
 use super::limits::{GRACE_MS_MAX, READ_BYTES_MAX, READERS_MAX};
@@ -17,13 +18,13 @@ use crate::host::wire::{Hello, INPUT_BYTES_MAX, Line, RefusalCode, Reply, Reques
 use crate::os::fail::{Point, pass};
 
 /// What this host can be asked, beyond `hello`.
-const CAPABILITIES: [&str; 5] = ["follow", "input", "read", "status", "stop"];
+const CAPABILITIES: [&str; 7] = ["deliver", "follow", "input", "interrupt", "read", "status", "stop"];
 
 /// Why a request is refused.
-type Refused = (RefusalCode, String);
+pub(super) type Refused = (RefusalCode, String);
 
 /// What happens after a request.
-enum Answer {
+pub(super) enum Answer {
     /// This is the answer.
     Say(Reply),
     /// This is the answer, and frames follow it.
@@ -80,6 +81,8 @@ impl Episode {
                 Ok(Answer::Say(reply))
             }
             Request::Input { b64, eof } => self.feed(index, id, &b64, eof),
+            Request::Deliver { message, attempt, b64 } => self.deliver(index, id, Named { message, attempt }, &b64),
+            Request::Interrupt => self.interrupt(index),
         }
     }
 
@@ -171,6 +174,9 @@ impl Episode {
     }
 
     fn feed(&mut self, index: usize, id: u64, b64: &str, eof: bool) -> Result<Answer, Refused> {
+        if self.deliveries.are_taken() {
+            return Err((RefusalCode::Denied, "the command's standard input takes messages only, by its spec".into()));
+        }
         if self.stdin != Stdin::Client {
             return Err((RefusalCode::Denied, "the command's standard input is empty by its spec".into()));
         }
@@ -197,6 +203,7 @@ impl Episode {
     pub(super) fn feed_on(&mut self) {
         self.input.push();
         self.answer_feeder();
+        self.settle_delivery();
     }
 
     fn answer_feeder(&mut self) {
@@ -281,7 +288,8 @@ mod tests {
         check("[]", None, RefusalCode::InvalidInput);
         check(r#"{"request":"status"}"#, None, RefusalCode::InvalidInput);
         check(r#"{"id":1}"#, None, RefusalCode::InvalidInput);
-        check(r#"{"id":4,"request":"deliver","body":"x"}"#, Some(4), RefusalCode::CapabilityMissing);
+        check(r#"{"id":4,"request":"probe","message":"x"}"#, Some(4), RefusalCode::CapabilityMissing);
+        check(r#"{"id":4,"request":"deliver","message":"x"}"#, Some(4), RefusalCode::InvalidInput);
         check(r#"{"id":5,"request":"stop"}"#, Some(5), RefusalCode::InvalidInput);
         check(r#"{"id":5,"request":"stop","grace_ms":-1}"#, Some(5), RefusalCode::InvalidInput);
         assert!(parse(br#"{"id":6,"request":"status","new_member":1}"#).is_ok());

@@ -19,6 +19,7 @@ use nix::unistd::chdir;
 
 use super::arguments::Arguments;
 use super::command::{self, Plan, Waiting};
+use super::delivery::Deliveries;
 use super::ending::Ending;
 use super::endpoint::Endpoint;
 use super::episode::{Episode, Files};
@@ -27,8 +28,9 @@ use super::output::Output;
 use crate::host::client::load_spec;
 use crate::host::files::{self, CREDENTIAL, ExitFile, HOST_JSON, LIFE_LOCK, OUTPUT};
 use crate::host::incarnation;
+use crate::host::journal::Journal;
 use crate::host::marker;
-use crate::host::spec::{Spec, Stdin};
+use crate::host::spec::{Adapter, Spec, Stdin};
 use crate::host::spool::writer::Spool;
 use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
 use crate::os::fail::{Point, pass};
@@ -92,7 +94,10 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
         Endpoint::bind(&arguments.runtime, &arguments.root, &marker).map_err(failed("cannot bind the endpoint"))?;
     pass(Point::HostBound);
     let exit_file = ExitFile::prepare(&folder).map_err(failed("cannot prepare exit.json"))?;
-    let pipes = Pipes::new(spec.stdin).map_err(failed("cannot make pipes"))?;
+    let takes_messages = spec.adapter == Adapter::Lines;
+    let journal = takes_messages.then(|| Journal::create(&folder)).transpose();
+    let journal = journal.map_err(failed("cannot prepare the journal"))?;
+    let pipes = Pipes::new(takes_messages || spec.stdin == Stdin::Client).map_err(failed("cannot make pipes"))?;
     let environment = command::environment(&spec, own_variables(&arguments, &marker));
     let plan = Plan { spec: &spec, environment, stdio: pipes.commands };
     let Waiting { pid, mut gate, status } = command::fork_at_gate(plan).map_err(failed("cannot make a process"))?;
@@ -116,7 +121,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     let ending = Ending::new(pid, marker);
     let output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));
     let files = Files { root: arguments.root, runtime: arguments.runtime, folder, exit: exit_file, lock };
-    let mut episode = Episode::new(record, files, spec, ending, output, pipes.input);
+    let mut episode = Episode::new(record, files, spec, ending, output, pipes.input, Deliveries::new(journal));
     episode.begin(signals, endpoint, status, report, arguments.generation);
     Ok(episode)
 }
@@ -166,14 +171,13 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn new(stdin: Stdin) -> io::Result<Self> {
-        let (command_in, input) = match stdin {
-            Stdin::Empty => (open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?, Input::default()),
-            Stdin::Client => {
-                let (reader, writer): (PipeReader, PipeWriter) = io::pipe()?;
-                set_nonblocking(&writer)?;
-                (OwnedFd::from(reader), Input::piped(writer))
-            }
+    fn new(takes_input: bool) -> io::Result<Self> {
+        let (command_in, input) = if takes_input {
+            let (reader, writer): (PipeReader, PipeWriter) = io::pipe()?;
+            set_nonblocking(&writer)?;
+            (OwnedFd::from(reader), Input::piped(writer))
+        } else {
+            (open("/dev/null", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?, Input::default())
         };
         let (stdout, command_out) = io::pipe()?;
         let (stderr, command_err) = io::pipe()?;

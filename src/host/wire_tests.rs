@@ -1,0 +1,94 @@
+//! The stored and spoken forms of `wire`, which other versions rely on.
+
+use super::wire::{
+    Cause, Delivery, Endpoint, FileIdentity, HostRecord, Line, Reply, Report, Request, RequestLine, StartFailure,
+    StartPhase,
+};
+use crate::os::identity::ProcessIdentity;
+
+fn record() -> HostRecord {
+    let identity = |pid| ProcessIdentity { boot: "b".into(), ns: 1, pid, start: 2 };
+    HostRecord {
+        version: 1,
+        product: "0.1.0".into(),
+        session: "s".into(),
+        episode: 3,
+        host: identity(4),
+        command: identity(5),
+        endpoint: Endpoint { address: "unix:/x".into(), generation: 3, incarnation: "i".into() },
+        nonce: "n".into(),
+        secret: "planted".into(),
+        lock: FileIdentity { device: 6, inode: 7 },
+        folder: FileIdentity { device: 6, inode: 8 },
+        marker: "m".into(),
+        started_us: 9,
+    }
+}
+
+#[test]
+fn the_stored_record_is_fixed() {
+    let json = concat!(
+        r#"{"version":1,"product":"0.1.0","session":"s","episode":3,"host":{"boot":"b","ns":1,"pid":4,"start":2},"#,
+        r#""command":{"boot":"b","ns":1,"pid":5,"start":2},"endpoint":{"address":"unix:/x","generation":3,"#,
+        r#""incarnation":"i"},"nonce":"n","secret":"planted","lock":{"device":6,"inode":7},"#,
+        r#""folder":{"device":6,"inode":8},"marker":"m","started_us":9}"#
+    );
+    assert_eq!(serde_json::to_string(&record()).unwrap(), json);
+    assert_eq!(serde_json::from_str::<HostRecord>(json).unwrap(), record());
+    // A later version may add members.
+    assert!(serde_json::from_str::<HostRecord>(&json.replacen('{', r#"{"later":[],"#, 1)).is_ok());
+}
+
+#[test]
+fn the_report_is_fixed() {
+    let reason = "command not found".to_owned();
+    let failure = StartFailure { phase: StartPhase::Exec, reason, errno: Some(2), cause: Some(Cause::NotFound) };
+    let json = r#"{"report":"failed","phase":"exec","reason":"command not found","errno":2,"cause":"not_found"}"#;
+    assert_eq!(serde_json::to_string(&Report::Failed { failure: failure.clone() }).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Report>(json).unwrap(), Report::Failed { failure });
+    let started = Report::Started { host: Box::new(record()) };
+    let json = serde_json::to_string(&started).unwrap();
+    assert!(json.starts_with(r#"{"report":"started","host":{"version":1,"#), "{json}");
+    assert_eq!(serde_json::from_str::<Report>(&json).unwrap(), started);
+}
+
+#[test]
+fn what_is_shown_holds_no_secret() {
+    let hello = Request::Hello { version: 1, secret: "planted".into(), generation: Some(1) };
+    let input = Request::Input { b64: "planted".into(), eof: false };
+    let deliver = Request::Deliver { message: "m".into(), attempt: 1, b64: "planted".into() };
+    for shown in [format!("{:?}", record()), format!("{hello:?}"), format!("{input:?}"), format!("{deliver:?}")] {
+        assert!(!shown.contains("planted"), "{shown}");
+    }
+}
+
+#[test]
+fn lines_are_told_apart_by_their_members() {
+    let reply: Line = serde_json::from_str(r#"{"id":1,"ok":"follow","from":2}"#).unwrap();
+    assert!(matches!(reply, Line::Reply { id: 1, .. }));
+    let refused: Line = serde_json::from_str(r#"{"id":null,"error":{"code":"denied","message":"m"}}"#).unwrap();
+    assert!(matches!(refused, Line::Refused { id: None, .. }));
+    let push: Line = serde_json::from_str(r#"{"push":"beat","last_seen_us":1}"#).unwrap();
+    assert!(matches!(push, Line::Push(_)));
+}
+
+#[test]
+fn deliveries_are_said_in_fixed_words() {
+    let line = RequestLine { id: 7, request: Request::Deliver { message: "m".into(), attempt: 2, b64: "aGk=".into() } };
+    let json = r#"{"id":7,"request":"deliver","message":"m","attempt":2,"b64":"aGk="}"#;
+    assert_eq!(serde_json::to_string(&line).unwrap(), json);
+    assert_eq!(serde_json::from_str::<RequestLine>(json).unwrap(), line);
+    let interrupt = r#"{"id":8,"request":"interrupt"}"#;
+    assert_eq!(serde_json::from_str::<RequestLine>(interrupt).unwrap().request, Request::Interrupt);
+    let cases = [
+        (Delivery::Accepted { at_us: 5 }, r#"{"accepted":{"at_us":5}}"#),
+        (Delivery::Refused { reason: "r".into() }, r#"{"refused":{"reason":"r"}}"#),
+        (Delivery::Cut { written: 1, total: 2 }, r#"{"cut":{"written":1,"total":2}}"#),
+    ];
+    for (delivery, json) in cases {
+        let line = Line::Reply { id: 7, reply: Reply::Deliver { delivery } };
+        let json = format!(r#"{{"id":7,"ok":"deliver","delivery":{json}}}"#);
+        assert_eq!(serde_json::to_string(&line).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Line>(&json).unwrap(), line);
+    }
+}
