@@ -29,7 +29,7 @@ use crate::os::limits::descriptors_left;
 use crate::os::priority;
 use crate::os::signal;
 use crate::rpc::channel::{ChannelError, HelloError};
-use crate::rpc::convert::{lack_or, storage_code};
+use crate::rpc::convert::{lack_or, no_process_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
@@ -46,6 +46,8 @@ const WATCH: Duration = Duration::from_secs(1);
 const SLEPT_MS: u64 = 5_000;
 /// What an event loop takes, and some more.
 const LOOP_DESCRIPTORS: usize = 8;
+/// How long a thread for what blocks stays without work: as long as the broker. Where no new one can be had, it is what there is.
+const KEPT: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Between two checkpoints of last-seen times, microseconds.
 const BEAT_US: u64 = 60_000_000;
 /// How long the broker may take to answer its own hello.
@@ -96,14 +98,10 @@ pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
             return End::NotStarted;
         }
     };
-    // The library panics where it cannot have the descriptors of its signals.
-    let runtime = descriptors_left(LOOP_DESCRIPTORS).and_then(|()| {
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_THREADS).build()
-    });
-    let runtime = match runtime {
+    let runtime = match event_loop() {
         Ok(runtime) => runtime,
         Err(error) => {
-            let code = lack_or(&error, ErrorCode::Internal);
+            let code = no_process_or(&error, ErrorCode::Internal);
             reporter.failed(&WireError::new(code, format!("no event loop can be had: {error}")));
             return End::NotStarted;
         }
@@ -112,6 +110,19 @@ pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
     // What still runs in there belongs to calls that nobody waits for any more.
     runtime.shutdown_background();
     end
+}
+
+/// The event loop, with a first thread for what blocks. The library panics where it cannot have the descriptors of its signals, or a thread while
+/// it has none; as long as it has one, work waits for that. So one is had here, and what was had is kept.
+fn event_loop() -> std::io::Result<tokio::runtime::Runtime> {
+    descriptors_left(LOOP_DESCRIPTORS)?;
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let builder = builder.enable_all().max_blocking_threads(BLOCKING_THREADS).thread_keep_alive(KEPT);
+    let runtime = builder.build()?;
+    // The library does not say in words that there is none.
+    drop(std::thread::Builder::new().spawn(|| ())?.join());
+    drop(runtime.spawn_blocking(|| ()));
+    Ok(runtime)
 }
 
 /// The world as the turn's thread reaches it.
@@ -169,7 +180,8 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
     // The runtime may have gone first.
     let work = move || drop(ended.send(desk.work(mail)));
     if let Err(error) = std::thread::Builder::new().name("turn".to_owned()).spawn(work) {
-        reporter.failed(&WireError::new(ErrorCode::Internal, format!("no thread can be had: {error}")));
+        let code = no_process_or(&error, ErrorCode::Internal);
+        reporter.failed(&WireError::new(code, format!("no thread can be had: {error}")));
         return End::NotStarted;
     }
     tracing::info!(generation = front.broker.generation, endpoint = front.broker.endpoint, "ready");
@@ -283,7 +295,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         socket: bound.standing,
     };
     let spawner = Spawner::new().map_err(|error| {
-        WireError::new(lack_or(&error, ErrorCode::Internal), format!("hosts cannot be started: {error}"))
+        WireError::new(no_process_or(&error, ErrorCode::Internal), format!("hosts cannot be started: {error}"))
     })?;
     let places = (begun.root.path().to_owned(), runtime.path().to_owned());
     let (view, handle) = (begun.turn.view(), tokio::runtime::Handle::current());

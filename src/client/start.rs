@@ -13,7 +13,7 @@ use crate::os::deadline::Deadline;
 use crate::os::detach::{Detached, Reading, Started, own_image};
 use crate::os::fail::{Point, pass};
 use crate::os::paths::StateRoot;
-use crate::rpc::convert::lack_or;
+use crate::rpc::convert::no_process_or;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::frame::Lines;
 use crate::rpc::report::{Failure, Line, Stage};
@@ -60,7 +60,7 @@ pub(super) fn start(options: &ClientOptions, root: &StateRoot, deadline: Deadlin
     pass(Point::EnsureStart);
     let started = detached.start().map_err(|error| {
         let message = format!("the broker cannot be started from {}: {error}", program.display());
-        WireError::new(lack_or(&error, ErrorCode::BrokerUnreachable), message).reason("not_started")
+        WireError::new(no_process_or(&error, ErrorCode::BrokerUnreachable), message).reason("not_started")
     })?;
     pass(Point::EnsureStarted);
     follow(started, deadline)

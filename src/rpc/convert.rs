@@ -65,6 +65,11 @@ pub fn lack_or(error: &io::Error, otherwise: ErrorCode) -> ErrorCode {
     if matches!(code, ErrorCode::StorageFull | ErrorCode::Capacity) { code } else { otherwise }
 }
 
+/// As [`lack_or`], for a process or a thread that the system did not give. Of those it says EAGAIN where there are too many.
+pub fn no_process_or(error: &io::Error, otherwise: ErrorCode) -> ErrorCode {
+    if error.kind() == io::ErrorKind::WouldBlock { ErrorCode::Capacity } else { lack_or(error, otherwise) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +91,10 @@ mod tests {
         }
         assert_eq!(lack_or(&Errno::ENOSPC.into(), ErrorCode::BrokerBlocked), ErrorCode::StorageFull);
         assert_eq!(lack_or(&Errno::ENOLCK.into(), ErrorCode::BrokerBlocked), ErrorCode::BrokerBlocked);
+        for lack in [Errno::EAGAIN, Errno::ENOMEM] {
+            assert_eq!(no_process_or(&lack.into(), ErrorCode::Internal), ErrorCode::Capacity);
+        }
+        assert_eq!(no_process_or(&Errno::ENOENT.into(), ErrorCode::Internal), ErrorCode::Internal);
         assert_eq!(case(Errno::EPERM).code, ErrorCode::Denied);
         assert_eq!(case(Errno::EACCES).code, ErrorCode::Denied);
     }

@@ -97,6 +97,20 @@ fn field_j_own_a_full_process_table_is_told_and_survived() {
     assert_eq!(root.spawn(&["--name", "b"], &["true"])["name"], "b", "its name was free");
 }
 
+/// A broker that had nothing to do for a while keeps a thread for what blocks: where the process table fills up meanwhile, there is no other, and a
+/// start, a look or a removal would be its end. (The library's own threads leave after ten seconds.)
+#[test]
+fn field_j_own_a_broker_that_rested_has_a_thread_left() {
+    let root = Root::new();
+    let rest = root.spawn(&[], &["sleep", "12"]);
+    let broker = root.broker().expect("it runs");
+    root.json(["wait", text(&rest["id"])]);
+    let tasks = fs::read_dir(format!("/proc/{}/task", broker.pid)).expect("it lives").flatten();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
+    let names: Vec<String> = names.map(|name| name.trim().to_owned()).collect();
+    assert!(names.iter().any(|name| name.starts_with("tokio-rt")), "{names:?}");
+}
+
 /// A flood of connections that come and go with half a word: none of it stays.
 #[test]
 fn field_j_own_a_flood_of_half_words_leaves_nothing_behind() {
