@@ -9,7 +9,7 @@ use super::render::Renderer;
 use super::route::{Route, route};
 use super::secret::Secret;
 use super::view::View;
-use crate::machine::{Scope, Session, SessionId};
+use crate::machine::{Scope, Session, SessionId, Status};
 use crate::os::filesystem;
 use crate::os::folder::Folder;
 use crate::rpc::connection::IN_FLIGHT_MAX;
@@ -137,6 +137,7 @@ impl Service for Door {
 
     async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Encoded, WireError> {
         let front = Arc::clone(&self.0);
+        front.still_known(&caller)?;
         match route(method) {
             Route::Status => front.status(params),
             Route::Shutdown => front.shutdown(&caller, params),
@@ -202,6 +203,17 @@ impl Front {
         // A full channel holds the same wish already.
         let _ = self.leave.try_send(params.stop_sessions);
         Ok(encode(&ShutdownResult { broker: self.broker.clone() }))
+    }
+
+    /// A connection as a session that was deleted meanwhile acts for nobody: its credential is gone as well.
+    fn still_known(&self, caller: &Caller) -> Result<(), WireError> {
+        let Scope::Session(id) = self.scope(caller) else { return Ok(()) };
+        let is_there = |session: &Session| session.status != Status::Deleted;
+        if self.view.read().sessions.get(&id).is_some_and(|session| is_there(session)) {
+            return Ok(());
+        }
+        let message = format!("you act as session {id}, which was deleted; nothing was done");
+        Err(WireError::new(ErrorCode::Unauthenticated, message).reason("deleted"))
     }
 
     /// Whose keys a caller's are.

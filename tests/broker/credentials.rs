@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::cli::wire::Wire;
 use crate::support::scene::{spawning, text};
 use crate::support::{FIXTURE, OSTLER, Output, Process, Root, SOON, finish, wait_until};
 
@@ -192,4 +193,33 @@ fn a_wrong_or_stale_credential_is_no_credential() {
     root.json(["delete", "a", "--stop"]);
     refused(&forged);
     refused(&path(&a));
+}
+
+/// A connection that was made before is worth no more than the credential: its session is gone, and with it whoever could be asked.
+#[test]
+fn a_connection_as_a_session_ends_with_the_session() {
+    let root = Root::new();
+    let a = sleeper(&root, "a");
+    let credential = std::fs::read_to_string(root.path().join("sessions").join(text(&a["id"])).join("credential"));
+    let mut wire = Wire::dial(&root);
+    let hello = json!({"protocol": {"min": 1, "max": 1}, "client": {"name": "a", "version": "1"}, "as": "session",
+        "token": credential.unwrap().trim_end()});
+    let hello = wire.ask("hello", hello);
+    assert_eq!(hello["result"]["identity"]["session_id"], a["id"]);
+    let spawn = |key: &str| json!({"key": key, "command": ["sleep", "1000"], "cwd": "/"});
+    let child = wire.ask("session.spawn", spawn("1"))["result"]["session"].clone();
+    root.json(["delete", "a", "--stop"]);
+    let calls = [
+        ("session.spawn", spawn("2")),
+        ("session.stop", json!({"key": "3", "session": child["id"]})),
+        ("session.list", json!({})),
+    ];
+    for (method, params) in calls {
+        let answer = wire.ask(method, params);
+        assert_eq!(answer["error"]["data"]["code"], "unauthenticated", "{method}: {answer}");
+    }
+    // Its child is nobody's business but the owner's now.
+    let sessions = root.json(["list"])["sessions"].clone();
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1), "{sessions}");
+    assert_eq!((&sessions[0]["id"], &sessions[0]["status"]), (&child["id"], &json!("ready")));
 }
