@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::status;
 use crate::broker::holder;
 use crate::broker::lock::LOCK_NAME;
+use crate::host::client::gather;
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::identity::ProcessIdentity;
 use crate::os::locks::lock_holder;
@@ -42,16 +43,25 @@ struct Document {
     broker: Option<Broker>,
     /// Whether a process was ended by force.
     forced: bool,
-    /// Sessions that were to be stopped and are fenced.
+    /// Sessions that were to be stopped and were not.
     not_stopped: Vec<NotStopped>,
 }
 
-/// A session that nobody may touch.
+/// A session that nobody may touch, or whose end was not seen.
 #[derive(Serialize)]
 struct NotStopped {
     session_id: String,
-    /// Why it is fenced.
+    /// Why.
     reason: String,
+    #[serde(skip)]
+    is_fenced: bool,
+}
+
+/// A session that may have a process.
+struct Live {
+    id: String,
+    episode: u32,
+    fence: Option<String>,
 }
 
 const ATTEMPT: &str = "shut the broker down";
@@ -79,10 +89,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
         None => Document::nobody(),
         Some(root) => end(&root, args, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?,
     };
-    for NotStopped { session_id, reason } in &document.not_stopped {
-        context.output.progress(&format!(
-            "ostler: session {session_id} was not stopped: it is fenced ({reason}); `ostler reconcile {session_id}` settles it"
-        ));
+    for NotStopped { session_id, reason, is_fenced } in &document.not_stopped {
+        let why = match is_fenced {
+            true => format!("it is fenced ({reason}); `ostler reconcile {session_id}` settles it"),
+            false => format!("{reason}; `ostler stop {session_id}` asks for it again"),
+        };
+        context.output.progress(&format!("ostler: session {session_id} was not stopped: {why}"));
     }
     context.output.either(&document, |document| match (&document.broker, document.forced) {
         (Some(broker), _) => format!("pid {} has left\n", broker.pid),
@@ -98,20 +110,37 @@ impl Document {
     }
 }
 
-/// The live sessions that a broker cannot stop, because they are fenced. Where it does not tell, nothing is said: the shutdown goes on.
-fn fenced(root: &StateRoot, context: &Context, deadline: Deadline) -> Vec<NotStopped> {
+/// The live sessions. Where a broker does not tell, nothing is said: the shutdown goes on.
+fn living(root: &StateRoot, context: &Context, deadline: Deadline) -> Vec<Live> {
     let status = vec![SessionStatus::Starting, SessionStatus::Ready, SessionStatus::Stopping];
     let mut params = ListParams { status, limit: Some(1_000), ..ListParams::default() };
     let mut found = Vec::new();
     while let Ok(page) = context.ask::<_, ListResult>(root, Method::SessionList, &params, deadline) {
-        let fences = page.sessions.into_iter().filter_map(|session| Some((session.id, session.fence?.reason)));
-        found.extend(fences.map(|(session_id, reason)| NotStopped { session_id, reason }));
+        found.extend(page.sessions.into_iter().map(|session| Live {
+            id: session.id,
+            episode: session.episode,
+            fence: session.fence.map(|fence| fence.reason),
+        }));
         if page.next.is_none() {
             break;
         }
         params.cursor = page.next;
     }
     found
+}
+
+/// Those of them that go on: nobody may touch them, or their host is there and has told no end.
+fn not_stopped(root: &StateRoot, living: Vec<Live>) -> Vec<NotStopped> {
+    let goes_on = |live: &Live| {
+        gather(root.path(), &live.id, live.episode).is_ok_and(|seen| seen.has_host() && seen.exit.is_none())
+    };
+    let told = living.into_iter().filter_map(|live| {
+        let is_fenced = live.fence.is_some();
+        let unseen = || goes_on(&live).then(|| "its end was not seen in time".to_owned());
+        let reason = live.fence.clone().or_else(unseen)?;
+        Some(NotStopped { session_id: live.id, reason, is_fenced })
+    });
+    told.collect()
 }
 
 fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
@@ -155,11 +184,11 @@ fn ask(
 ) -> Result<Document, WireError> {
     let meant = found.broker.as_ref().map(|broker| broker.incarnation.clone());
     let params = ShutdownParams { incarnation: meant, stop_sessions: args.stop_sessions };
-    let not_stopped = if args.stop_sessions { fenced(root, context, deadline) } else { Vec::new() };
+    let living = if args.stop_sessions { living(root, context, deadline) } else { Vec::new() };
     match context.ask::<_, ShutdownResult>(root, Method::BrokerShutdown, &params, deadline) {
         Ok(left) => {
             await_successor(root, found.lock.owner.as_ref(), deadline)?;
-            Ok(Document { broker: Some(left.broker), forced: false, not_stopped })
+            Ok(Document { broker: Some(left.broker), forced: false, not_stopped: not_stopped(root, living) })
         }
         // Its successor answers: the one that was meant has left.
         Err(error) if error.code == ErrorCode::EndpointStale => {

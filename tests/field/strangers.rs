@@ -111,6 +111,25 @@ fn field_d04_one_session_that_cannot_be_stopped_hinders_no_shutdown() {
     Process::of_value(&sessions[1]["host_pid"]).kill_9();
 }
 
+/// A host that does not answer ends nothing: its session goes on and is named, as a fenced one is.
+#[test]
+fn field_d04_a_session_whose_host_is_silent_is_named_by_a_shutdown() {
+    let root = Root::new();
+    let [silent, other] = ["sleep", "sleep"].map(|steps| root.spawn_fixture(&[], steps));
+    let (host, other) = (Process::of_value(&silent["host_pid"]), Process::of_value(&other["pid"]));
+    kill(Pid::from_raw(host.pid), Signal::SIGSTOP).expect("it is the host of this test");
+    // Its end is asked for, so that the shutdown has not to wait for the whole grace of its own.
+    root.ostler(["stop", text(&silent["id"]), "--grace", "0s", "--timeout", "1s"]).exits(6);
+    let left = root.json(["shutdown", "--stop-sessions"]);
+    let named: Vec<&Value> =
+        left["not_stopped"].as_array().into_iter().flatten().map(|one| &one["session_id"]).collect();
+    assert_eq!(named, [&silent["id"]], "{left}");
+    assert!(host.alive() && !other.alive());
+    kill(Pid::from_raw(host.pid), Signal::SIGCONT).expect("it is the host of this test");
+    // What was asked for is owed still.
+    assert_eq!(root.session_becomes(&silent["id"], "stopped")["exit"], json!({"signal": "SIGTERM"}));
+}
+
 /// Report gajae-code#4704: a broker lived and was silent; nobody could use it and nobody could take over. Each client is told in its time, with
 /// what to type; the broker that wakes up is the broker still.
 #[test]
