@@ -7,7 +7,7 @@ use super::refused::{bad_name, malformed};
 use crate::host::spec;
 use crate::machine::{Action, Digest, Key, Name, Refusal, SessionId, State, Target, limits};
 use crate::rpc::error::{ErrorCode, WireError};
-use crate::rpc::wire::{Adapter, Ready, Restart, SpawnParams, Stdin};
+use crate::rpc::wire::{Adapter, Frame, Ready, Restart, SpawnParams, Stdin};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
@@ -121,8 +121,15 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     if params.restart != Restart::Never {
         return Err(missing("restart policies"));
     }
-    if params.adapter != Adapter::Inbox || params.prompt.is_some() || params.frame.is_some() {
-        return Err(missing("adapters other than inbox"));
+    if params.adapter == Adapter::Acp {
+        return Err(missing("the adapter acp"));
+    }
+    if params.prompt.is_some() {
+        return Err(missing("prompts of programs"));
+    }
+    if params.frame.is_some() && params.adapter != Adapter::Lines {
+        let message = format!("{}; nothing was done", spec::SpecError::Frame);
+        return Err(WireError::new(ErrorCode::InvalidInput, message).reason("frame"));
     }
     if params.parent.is_some() {
         return Err(missing("a parent other than the calling session"));
@@ -174,8 +181,15 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
             .iter()
             .map(|limit| spec::SoftLimit { resource: limit.resource.clone(), value: limit.value })
             .collect(),
-        adapter: spec::Adapter::Inbox,
-        frame: spec::Frame::Line,
+        adapter: match params.adapter {
+            Adapter::Inbox => spec::Adapter::Inbox,
+            Adapter::Lines => spec::Adapter::Lines,
+            Adapter::Acp => spec::Adapter::Acp,
+        },
+        frame: match params.frame {
+            None | Some(Frame::Line) => spec::Frame::Line,
+            Some(Frame::Json) => spec::Frame::Json,
+        },
         stdin: match params.stdin {
             Stdin::Empty => spec::Stdin::Empty,
             Stdin::Client => spec::Stdin::Client,

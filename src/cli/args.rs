@@ -191,7 +191,7 @@ mod tests {
             "fork a",
             "doctor --fix lock",
             "doctor --fix modes",
-            "spawn --adapter lines -- x",
+            "spawn --adapter acp -- x",
         ] {
             Cli::try_parse_from(std::iter::once("ostler").chain(line.split(' '))).expect_err(line);
         }

@@ -10,7 +10,7 @@ use crate::host::marker;
 use crate::os::environment::Environment;
 use crate::os::limits;
 use crate::rpc::error::{ErrorCode, WireError};
-use crate::rpc::wire::{Adapter, Ambient, Arg, EnvVar, Key, Ready, Restart, SoftLimit, SpawnParams, Stdin};
+use crate::rpc::wire::{Adapter, Ambient, Arg, EnvVar, Frame, Key, Ready, Restart, SoftLimit, SpawnParams, Stdin};
 
 /// What `--inherit-env minimal` passes on where the caller has it: what programs need to find others, their user and their language.
 const MINIMAL: [&str; 11] =
@@ -52,9 +52,15 @@ pub(crate) fn build(
         name: options.name.clone(),
         env: options.env.iter().map(|text| variable(text)).collect::<Result<_, _>>()?,
         ambient: Ambient { env: inherited(inherit, environment), umask: Some(limits::umask()), limits: soft_limits() },
-        adapter: Adapter::default(),
+        adapter: match options.adapter {
+            spawn::Adapter::Inbox => Adapter::Inbox,
+            spawn::Adapter::Lines => Adapter::Lines,
+        },
         prompt: None,
-        frame: None,
+        frame: options.frame.map(|frame| match frame {
+            spawn::Frame::Line => Frame::Line,
+            spawn::Frame::Json => Frame::Json,
+        }),
         ready: match options.ready {
             spawn::Ready::Exec => Ready::Exec,
         },

@@ -39,6 +39,12 @@ pub(crate) struct Options {
     /// When the session counts as ready
     #[arg(long, value_name = "WHEN", default_value = "exec")]
     pub(crate) ready: Ready,
+    /// How messages reach the command
+    #[arg(long, value_name = "HOW", default_value = "inbox")]
+    pub(crate) adapter: Adapter,
+    /// What a message is on standard input, with `--adapter lines` [default: line]
+    #[arg(long, value_name = "FORM")]
+    pub(crate) frame: Option<Frame>,
     /// A label; may be repeated
     #[arg(long = "label", value_name = "K=V", value_parser = args::parse_label)]
     pub(crate) labels: Vec<(String, String)>,
@@ -52,6 +58,24 @@ pub(crate) struct Options {
 pub(crate) enum Ready {
     /// Its command has been executed
     Exec,
+}
+
+/// How messages reach a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Adapter {
+    /// It asks for them; its standard input is empty
+    Inbox,
+    /// They are written to its standard input, a line each
+    Lines,
+}
+
+/// What a message is on standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Frame {
+    /// Its text, which must be one line
+    Line,
+    /// A JSON document on one line
+    Json,
 }
 
 /// The two kinds of environment.

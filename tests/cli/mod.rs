@@ -1,6 +1,8 @@
 //! The command line from outside: what it prints, what it exits with, what it does with bad input.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+/// How messages are to reach a session.
+mod adapters;
 /// Several sessions at a time.
 mod batch;
 /// Layers, and what is wrong with them.

@@ -113,9 +113,14 @@ impl Run {
 
     /// Starts a session `name` that notes its start and then runs this script.
     pub(super) fn spawns(&mut self, key: &str, name: &str, script: &str) -> Option<Value> {
+        self.spawns_with(key, &format!("spawn --name {name}"), script)
+    }
+
+    /// The same with a line of one's own up to the dashes.
+    pub(super) fn spawns_with(&mut self, key: &str, line: &str, script: &str) -> Option<Value> {
         let marks = self.root.folder().join(MARKS);
         let noting = format!("echo $OSTLER_SESSION $OSTLER_EPISODE >> {}; {script}", marks.display());
-        let mut words = split(&format!("spawn --name {name} -- sh -c"));
+        let mut words = split(&format!("{line} -- sh -c"));
         words.push(noting);
         self.changes_words(key, words)
     }

@@ -5,6 +5,9 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use ostler::host::client::{Link, LinkError};
+use ostler::host::files::{Document, HOST_JSON, JOURNAL, episode_folder, read_json};
+use ostler::host::wire::HostRecord;
 use serde_json::Value;
 
 use super::run::Run;
@@ -23,6 +26,8 @@ pub(super) enum Script {
     Resume,
     /// A broker is killed and somebody protects its ledger; the next one adopts its session, whose socket is gone; then its host is killed.
     Adopt,
+    /// A broker is killed; in its place somebody hands its session messages, takes the journal of these away, and interrupts it.
+    Deliver,
     /// A broker is killed; behind its ledger's end is what was never acknowledged, in place of its record a folder.
     Mend,
     /// The oldest segments are retired.
@@ -31,8 +36,16 @@ pub(super) enum Script {
 
 impl Script {
     /// All of them, the cheapest first.
-    pub(super) const ALL: [Script; 7] =
-        [Script::Start, Script::Leave, Script::Spawn, Script::Resume, Script::Adopt, Script::Mend, Script::Retire];
+    pub(super) const ALL: [Script; 8] = [
+        Script::Start,
+        Script::Leave,
+        Script::Spawn,
+        Script::Resume,
+        Script::Adopt,
+        Script::Deliver,
+        Script::Mend,
+        Script::Retire,
+    ];
 
     /// Small enough that segments and snapshots come and go. Where a script depends on neither, no snapshot is due: one is written when there
     /// is time, and a run must not depend on that.
@@ -41,7 +54,7 @@ impl Script {
             Script::Start | Script::Leave => "segment_bytes:1500,snapshot_tail_bytes:1",
             Script::Spawn => "segment_bytes:3000",
             Script::Resume => "segment_bytes:2000",
-            Script::Adopt => "segment_bytes:100000",
+            Script::Adopt | Script::Deliver => "segment_bytes:100000",
             Script::Mend => "segment_bytes:900",
             Script::Retire => {
                 "segment_bytes:2500,snapshot_tail_bytes:1,recent:2,of_session:1,batch:4,settled:4,window_us:1"
@@ -57,6 +70,7 @@ impl Script {
             Script::Spawn => spawn(run),
             Script::Resume => resume(run),
             Script::Adopt => adopt(run),
+            Script::Deliver => deliver(run),
             Script::Mend => mend(run),
             Script::Retire => retire(run),
         }
@@ -123,6 +137,39 @@ fn adopted(run: &Run) -> Value {
         session["reason"].is_null() || session["ended_at"].is_string()
     });
     session
+}
+
+fn deliver(run: &mut Run) {
+    let spawned = run.spawns_with("spawn", "spawn --name web --adapter lines", "exec cat > /dev/null");
+    kill_broker(&run.root);
+    if let Some(document) = spawned {
+        let session = document["session"]["id"].as_str().expect("a session has an id");
+        // Its host may be told to die at any step of it.
+        let handed = hand_over(&run.root, session);
+        assert!(handed.is_ok() || run.host_may_die, "{handed:?}");
+    }
+    run.does("ensure");
+    run.insist(&words("wait web --json"));
+    run.changes("delete", "delete web");
+}
+
+/// Two messages and an interrupt, as the broker that was just here would hand them over.
+fn hand_over(root: &Root, session: &str) -> Result<(), LinkError> {
+    let folder = episode_folder(&root.path(), session, 1);
+    let Document::Present(record) = read_json::<HostRecord>(&folder.join(HOST_JSON)) else {
+        return Err(LinkError::Closed);
+    };
+    let published = fs::read(root.path().join("broker.json")).expect("a killed broker leaves its record");
+    let published: Value = serde_json::from_slice(&published).expect("it is whole");
+    let generation = published["broker"]["generation"].as_u64().expect("it has a generation");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let (link, ..) = Link::dial(&record, generation, SOON).await?;
+        link.deliver("first", 1, b"hello\n").await?;
+        drop(fs::remove_file(folder.join(JOURNAL)));
+        link.deliver("second", 1, b"hello\n").await?;
+        link.interrupt().await.map(drop)
+    })
 }
 
 fn mend(run: &mut Run) {
