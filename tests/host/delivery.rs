@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::bed::{Bed, SESSION, Talk, process};
-use crate::support::{OSTLER, SOON, wait_for, wait_until};
+use crate::support::{OSTLER, SOON, Usage, wait_for, wait_until};
 
 /// Far more than a pipe takes at once.
 const LARGE: usize = 300_000;
@@ -221,6 +221,19 @@ fn the_end_of_the_command_is_the_end_of_its_message() {
 }
 
 #[test]
+fn of_a_message_that_was_under_way_when_its_host_died_nobody_can_tell() {
+    let bed = Bed::taking(&["sleep"]);
+    let record = bed.start();
+    let broker = Broker::dial(&record, 2);
+    let begun = broker.begin("m1", 1, large());
+    broker.is_under_way();
+    process(&record.host).kill_9();
+    assert!(matches!(broker.end(begun), Err(LinkError::Closed)));
+    wait_until(SOON, "the host's death", || matches!(bed.verdict(), Verdict::HostDied(_)));
+    assert_eq!((probed(&bed, "m1", 1), probed(&bed, "other", 1)), (Probe::CannotTell, Probe::NotAccepted));
+}
+
+#[test]
 fn what_has_ended_is_handed_nothing_and_not_interrupted() {
     let bed = Bed::taking(&["child", "ignore-term -- say ready -- sleep", "--", "until", "go"]);
     let record = bed.start();
@@ -234,6 +247,23 @@ fn what_has_ended_is_handed_nothing_and_not_interrupted() {
     assert!(matches!(&ended, Delivery::Refused { reason } if reason.contains("ended")), "{ended:?}");
     assert_eq!(broker.deliver("m1", 1, b"x\n").unwrap(), accepted);
     assert!(!broker.interrupt());
+    end(&bed, &record);
+}
+
+#[test]
+fn large_messages_leave_a_host_small() {
+    let bed = Bed::taking(&["copy"]);
+    let record = bed.start();
+    let broker = Broker::dial(&record, 2);
+    let own = || Usage::of(process(&record.host)).own_kib;
+    broker.deliver("m", 0, b"x\n").unwrap();
+    let before = own();
+    for attempt in 1..=5 {
+        let delivery = broker.deliver("m", attempt, &vec![b'x'; DELIVER_BYTES_MAX]).unwrap();
+        assert!(is_accepted(&delivery), "{delivery:?}");
+    }
+    let grown = own().saturating_sub(before);
+    assert!(grown < 256, "{grown} KiB more than the {before} KiB before");
     end(&bed, &record);
 }
 

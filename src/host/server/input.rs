@@ -3,6 +3,9 @@
 
 use std::io::{self, PipeWriter, Write};
 
+/// Room for bytes that is kept while none wait.
+const KEPT_BYTES: usize = 4096;
+
 /// Standard input.
 #[derive(Debug, Default)]
 pub(super) struct Input {
@@ -64,6 +67,8 @@ impl Input {
                 }
             }
         }
+        // A large message must not stay with a host that lives for weeks.
+        self.waiting.shrink_to(KEPT_BYTES);
         if self.eof {
             self.close();
         }
