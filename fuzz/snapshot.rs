@@ -28,16 +28,18 @@ struct Seen {
 }
 
 impl Fold for Seen {
+    type State = Vec<u8>;
+
     fn name(&self) -> &'static str {
         FOLD
     }
 
-    fn restore(&mut self, payload: &[u8]) -> Result<(), String> {
-        if payload.starts_with(b"refused") {
-            return Err("it says so".to_owned());
-        }
-        self.restored = Some(payload.to_vec());
-        Ok(())
+    fn read(&mut self, payload: &[u8]) -> Result<Vec<u8>, String> {
+        if payload.starts_with(b"refused") { Err("it says so".to_owned()) } else { Ok(payload.to_vec()) }
+    }
+
+    fn restore(&mut self, payload: Vec<u8>) {
+        self.restored = Some(payload);
     }
 
     fn record(&mut self, _record: Record) {

@@ -44,17 +44,42 @@ struct Described {
     sum: Digest,
 }
 
-/// A snapshot that passed every test.
+/// A snapshot whose first line is sound, and of this fold. Whether it can be used is still to be seen from its payload and from the ledger.
 #[derive(Debug)]
-pub(crate) struct Usable {
-    pub(crate) footing: Footing,
-    bytes: Vec<u8>,
-    payload: usize,
+pub(crate) struct Found {
+    pub(crate) claim: Claim,
+    pub(crate) payload: Payload,
 }
 
-impl Usable {
-    pub(crate) fn payload(&self) -> &[u8] {
-        &self.bytes[self.payload..]
+/// What the first line says of the rest.
+#[derive(Debug)]
+pub(crate) struct Claim(Described);
+
+/// What stands behind the first line.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    file: Vec<u8>,
+    from: usize,
+}
+
+impl Payload {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.file[self.from..]
+    }
+}
+
+impl Claim {
+    /// Whether this is the payload that was written.
+    pub(crate) fn covers(&self, payload: &Payload) -> Result<(), Unusable> {
+        let payload = payload.bytes();
+        let whole = u64::try_from(payload.len()) == Ok(self.0.bytes);
+        if whole && Digest::of_bytes(payload) == self.0.sum { Ok(()) } else { Err(Unusable::Payload) }
+    }
+
+    /// Where a walk goes on, if the ledger holds what was there.
+    pub(crate) fn footing<S: Storage>(self, storage: &S) -> Result<Footing, Unusable> {
+        let opened = stands(storage, &self.0)?;
+        Ok(Footing { past: self.0.past, opened })
     }
 }
 
@@ -124,22 +149,21 @@ fn digest_of(r: &[u8]) -> Digest {
     Digest(Sha256::new().chain_update(FRAME).chain_update(r).finalize().into())
 }
 
-/// Reads a snapshot and tests all that can be tested without its fold.
-pub(crate) fn read<S: Storage>(storage: &S, file: &str, fold: &str) -> Result<Usable, Unusable> {
+/// Reads a snapshot and tests its first line.
+pub(crate) fn read<S: Storage>(storage: &S, file: &str, fold: &str) -> Result<Found, Unusable> {
     let opened = storage.open(in_ledger(file), Access::Read)?;
     if storage.len(&opened)? > SNAPSHOT_BYTES_MAX {
         return Err(Unusable::Length);
     }
     let bytes = read_from(storage, &opened, 0)?;
-    let (described, payload) = describe(&bytes)?;
+    let (described, from) = describe(&bytes)?;
     if described.fold != fold {
         return Err(Unusable::Fold(described.fold));
     }
     if seq_of(file) != Some(described.past.heads.last.seq) {
         return Err(Unusable::Name);
     }
-    let opened = stands(storage, &described)?;
-    Ok(Usable { footing: Footing { past: described.past, opened }, bytes, payload })
+    Ok(Found { claim: Claim(described), payload: Payload { file: bytes, from } })
 }
 
 /// The first line's R, and where the payload begins.
@@ -152,11 +176,6 @@ fn describe(bytes: &[u8]) -> Result<(Described, usize), Unusable> {
         return Err(Unusable::Frame);
     }
     let described: Described = serde_json::from_slice(r).map_err(|_form| Unusable::Form)?;
-    let payload = &bytes[end + 1..];
-    let length = u64::try_from(payload.len()) == Ok(described.bytes);
-    if !length || Digest::of_bytes(payload) != described.sum {
-        return Err(Unusable::Payload);
-    }
     Ok((described, end + 1))
 }
 
@@ -172,10 +191,11 @@ fn stands<S: Storage>(storage: &S, described: &Described) -> Result<SegmentBody,
     }
     let (last, before) = past.segments.split_last().ok_or(Unusable::Segments)?;
     for segment in before {
-        let file = storage.open(in_ledger(&segment.file()), Access::Read)?;
-        let longer = storage.len(&file)?.checked_sub(segment.content).ok_or(Unusable::Segments)?;
+        let file = segment.file();
+        let longer = storage.look(in_ledger(&file))?.len.checked_sub(segment.content).ok_or(Unusable::Segments)?;
         // Only line feeds may stand behind the content.
-        if longer > 0 && read_from(storage, &file, segment.content)?.iter().any(|byte| *byte != b'\n') {
+        let behind = || read_from(storage, &storage.open(in_ledger(&file), Access::Read)?, segment.content);
+        if longer > 0 && behind()?.iter().any(|byte| *byte != b'\n') {
             return Err(Unusable::Segments);
         }
     }

@@ -5,9 +5,9 @@
 //! product's version, and whoever changes the form gives it another name and keeps reading this one; a golden file notices.
 
 use super::codec;
-use super::snapshot::{Payload, encode};
+use super::snapshot::Payload;
 use crate::machine::limits::Retention;
-use crate::machine::{SessionId, State, Time};
+use crate::machine::{SessionId, State, Stored, Time};
 use ostler_ledger::{Entry, Record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -37,7 +37,8 @@ struct Piece {
 
 /// The state between two turns, in the records of a block.
 pub(super) fn entries(state: &State, doubtful: &BTreeSet<SessionId>) -> Vec<Entry> {
-    let text = String::from_utf8(encode(state, doubtful.clone())).expect("JSON is text");
+    let payload = Payload { doubtful: doubtful.clone(), state: state.stored() };
+    let text = serde_json::to_string(&payload).expect("a state has string keys and no floats");
     let pieces = pieces(&text);
     let of = u64::try_from(pieces.len()).unwrap_or(u64::MAX);
     let each = (1..).zip(pieces).map(|(part, state)| {
@@ -123,7 +124,7 @@ impl Block {
         state.is_some_and(|state| state != *from)
     }
 
-    fn payload(&self) -> Result<Payload, String> {
+    fn payload(&self) -> Result<Payload<Stored>, String> {
         if self.fold != FORM {
             return Err(format!("it has the form {:?}, and this version reads {FORM:?}", self.fold));
         }

@@ -23,7 +23,7 @@ pub(super) fn disk(root: &Path) -> LedgerDisk {
 mod pointed {
     use crate::os::fail::{Point, point};
     use ostler_ledger::Storage;
-    use ostler_ledger::storage::{Access, Disk, Folder, LockError, Name, WriterLock};
+    use ostler_ledger::storage::{Access, Disk, Folder, LockError, Name, Seen, WriterLock};
     use std::fs;
     use std::io;
     use std::time::Duration;
@@ -173,6 +173,10 @@ mod pointed {
 
         fn is_sealed(&self, file: &File) -> io::Result<bool> {
             self.0.is_sealed(&file.file)
+        }
+
+        fn look(&self, name: Name<'_>) -> io::Result<Seen> {
+            self.0.look(name)
         }
 
         fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {

@@ -229,16 +229,20 @@ impl Folding {
 }
 
 impl Fold for Folding {
+    type State = Folded;
+
     fn name(&self) -> &str {
         FOLD
     }
 
-    fn restore(&mut self, payload: &[u8]) -> Result<(), String> {
+    fn read(&mut self, payload: &[u8]) -> Result<Folded, String> {
         let (state, doubtful) = decode(payload, self.folded.state.retention)?;
         let snapshot_bytes = u64::try_from(payload.len()).unwrap_or(u64::MAX);
-        self.folded = Folded { state, doubtful, snapshot_bytes, unlike: None };
-        self.begins = Begins::Whole;
-        Ok(())
+        Ok(Folded { state, doubtful, snapshot_bytes, unlike: None })
+    }
+
+    fn restore(&mut self, folded: Folded) {
+        (self.folded, self.begins) = (folded, Begins::Whole);
     }
 
     fn record(&mut self, record: Record) {

@@ -179,9 +179,9 @@ impl<S: Storage, T> Turn<S, T> {
 
     /// A snapshot of now, if one is due; as the last one if nothing will be written any more. Called between two turns.
     pub fn snapshot(&mut self, last: bool) -> Option<Snapshot> {
-        // As much behind it as it is long: all of them together are no longer than the ledger, however long each is, and a start after a
-        // crash reads at most as much again.
-        if !last && self.ledger.behind_snapshot() < self.snapshot_bytes {
+        // Half as much behind it as it is long: all of them together are no longer than the ledger twice, however long each is, and what a
+        // start after a crash folds is bounded by the state.
+        if !last && self.ledger.behind_snapshot() < self.snapshot_bytes / 2 {
             return None;
         }
         let draft = self.ledger.draft_snapshot(FOLD).ok()?;

@@ -1,5 +1,5 @@
-//! Where a settled operation's records stand: all that is kept of one that was let go, 32 bytes (goal: at most 96 for a
-//! key that is known). A fingerprint finds it and never decides: whoever asks gets the records read back and compared.
+//! Where a settled operation's records stand: all that is kept of one that was let go, 32 bytes, and about 12 once its batch is full (goal:
+//! at most 96 for a key that is known). A fingerprint finds it and never decides: whoever asks gets the records read back and compared.
 
 use super::id::{Key, Malformed, OperationId, Scope};
 use super::operation::{Operation, Outcome};
@@ -67,6 +67,10 @@ impl Footprint {
         Self { tie: 0, ..self }
     }
 
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
     /// As it is stored: fingerprint, first position, last position with its marks, tie.
     pub(super) fn numbers(self) -> [u64; 4] {
         [self.fingerprint, self.accepted, self.last, self.tie]
@@ -128,9 +132,21 @@ impl Runs {
         self.0.iter().flat_map(move |run| with(run, fingerprint))
     }
 
+    /// The runs, the longest first.
+    pub(super) fn each(&self) -> impl Iterator<Item = &[Footprint]> {
+        self.0.iter().map(AsRef::as_ref)
+    }
+
     /// All of them, run by run.
     pub fn iter(&self) -> impl Iterator<Item = Footprint> {
         self.0.iter().flat_map(|run| run.iter().copied())
+    }
+}
+
+/// Of sorted runs, as [`Runs::each`] gives them.
+impl FromIterator<Arc<[Footprint]>> for Runs {
+    fn from_iter<I: IntoIterator<Item = Arc<[Footprint]>>>(runs: I) -> Self {
+        Self(runs.into_iter().collect())
     }
 }
 
@@ -143,30 +159,30 @@ impl TryFrom<Vec<String>> for Runs {
 
 impl From<Runs> for Vec<String> {
     fn from(runs: Runs) -> Self {
-        runs.0.iter().map(|run| text_of(run)).collect()
+        runs.each().map(|run| text_of(run.iter().copied())).collect()
     }
 }
 
 /// The rows of a sorted run that have this fingerprint.
-pub(super) fn with(run: &[Footprint], fingerprint: u64) -> impl Iterator<Item = Footprint> {
-    run[first_from(run, fingerprint)..].iter().copied().take_while(move |row| row.fingerprint == fingerprint)
+fn with(run: &[Footprint], fingerprint: u64) -> impl Iterator<Item = Footprint> {
+    let from = first_from(run.len(), |at| run[at].fingerprint, fingerprint);
+    run[from..].iter().copied().take_while(move |row| row.fingerprint == fingerprint)
 }
 
-/// Where in a sorted run the rows with this fingerprint, or a greater one, begin. Fingerprints are spread evenly, so the value tells
-/// about where to look, and what is found there tells it better; few rows are touched, because each is likely to be in no cache. Where
-/// they are not spread evenly, doubling steps from there still find the place.
-fn first_from(run: &[Footprint], fingerprint: u64) -> usize {
+/// Where among so many sorted rows those with this fingerprint, or a greater one, begin; `of` is the fingerprint of one. Fingerprints are
+/// spread evenly, so the value tells about where to look, and what is found there tells it better; few rows are touched, because each is
+/// likely to be in no cache. Where they are not spread evenly, doubling steps from there still find the place.
+pub(super) fn first_from(len: usize, of: impl Fn(usize) -> u64, fingerprint: u64) -> usize {
     const LOOKS: usize = 3;
-    let of = |at: usize| run.get(at).map_or(u64::MAX, |row| row.fingerprint);
     let rows = |distance: u64| {
-        let rows = (u128::from(distance) * u128::try_from(run.len()).unwrap_or(0)) >> 64;
+        let rows = (u128::from(distance) * u128::try_from(len).unwrap_or(0)) >> 64;
         usize::try_from(rows).unwrap_or(0)
     };
     let mut at = rows(fingerprint);
     for _ in 0..LOOKS {
-        let there = of(at);
+        let there = if at < len { of(at) } else { u64::MAX };
         at = if there < fingerprint {
-            run.len().min(at + rows(fingerprint - there))
+            len.min(at + rows(fingerprint - there))
         } else {
             at.saturating_sub(rows(there - fingerprint))
         };
@@ -175,10 +191,14 @@ fn first_from(run: &[Footprint], fingerprint: u64) -> usize {
     while low > 0 && of(low - 1) >= fingerprint {
         (low, step) = (low.saturating_sub(step), step * 2);
     }
-    while high < run.len() && of(high) < fingerprint {
-        (high, step) = (run.len().min(high + step), step * 2);
+    while high < len && of(high) < fingerprint {
+        (high, step) = (len.min(high + step), step * 2);
     }
-    low + run[low..high].partition_point(|row| row.fingerprint < fingerprint)
+    while low < high {
+        let middle = low.midpoint(high);
+        if of(middle) < fingerprint { low = middle + 1 } else { high = middle }
+    }
+    low
 }
 
 #[cfg(test)]
@@ -215,7 +235,11 @@ mod tests {
             let run: Vec<_> = values.iter().copied().map(of).collect();
             let around = values.iter().flat_map(|value| [value.saturating_sub(1), *value, value.saturating_add(1)]);
             for sought in around.chain([0, 1, 1 << 63, u64::MAX]) {
-                assert_eq!(first_from(&run, sought), values.partition_point(|value| *value < sought), "{sought}");
+                assert_eq!(
+                    first_from(run.len(), |at| run[at].fingerprint, sought),
+                    values.partition_point(|value| *value < sought),
+                    "{sought}"
+                );
             }
         }
     }

@@ -39,7 +39,7 @@ pub const KEYS_SETTLED: u64 = 100_000;
 pub const KEYS_FREE_FORM: usize = 100_000;
 /// A UUIDv7 key that claims to be made more than this after the broker's clock, in microseconds, counts as free-form.
 pub const KEY_AHEAD_US: u64 = 24 * 3_600 * 1_000_000;
-/// Most operations that are known, in full or as footprints (32 bytes each). Beyond: what starts something is refused as
+/// Most operations that are known, in full or as footprints (at most 32 bytes each). Beyond: what starts something is refused as
 /// `capacity`.
 pub const OPERATIONS_KNOWN: usize = 8_000_000;
 /// So many more may stop, delete, prune and resolve.

@@ -27,6 +27,7 @@ mod reconcile;
 mod refusal;
 mod replay;
 mod retain;
+mod rows;
 mod session;
 mod state;
 mod stored;
@@ -56,6 +57,6 @@ pub use session::{
     Ask, Cause, Exit, ExitError, Fence, Move, Obstacle, Phase, REQUESTS, Run, Session, Status, Survivor, on_request,
 };
 pub use state::State;
-pub use stored::Stored;
+pub use stored::{Counted, Stored};
 pub use table::Table;
 pub use time::Time;

@@ -1,5 +1,5 @@
-//! Footprints as text, for the stored form of the state. A state may know millions of them, and a start reads them all, so
-//! they are packed: of each row its fingerprint, and the rest as differences, in base64.
+//! Footprints as text, for the state in the ledger's own records. A state may know millions of them, so they are packed: of each row
+//! its fingerprint, and the rest as differences, in base64.
 //!
 //! ```text
 //! row = fingerprint (8 bytes, lowest first), accepted from the row before, last from accepted, tie from accepted
@@ -13,15 +13,15 @@ use data_encoding::BASE64_NOPAD;
 use std::sync::Arc;
 
 /// The text of sorted rows.
-pub(super) fn text_of(rows: &[Footprint]) -> String {
-    let mut bytes = Vec::with_capacity(rows.len() * 16);
+pub(super) fn text_of(rows: impl IntoIterator<Item = Footprint>) -> String {
+    let rows = rows.into_iter();
+    let mut bytes = Vec::with_capacity(rows.size_hint().0 * 16);
     let mut before = 0;
     for row in rows {
-        let [fingerprint, accepted, last, tie] = row.numbers();
-        bytes.extend(fingerprint.to_le_bytes());
+        let accepted = row.operation().0;
+        bytes.extend(row.fingerprint().to_le_bytes());
         push(&mut bytes, difference(accepted, before));
-        push(&mut bytes, difference(marks_below(last), accepted << 2));
-        push(&mut bytes, if tie == 0 { 0 } else { difference(tie, accepted) + 1 });
+        behind(&row).into_iter().for_each(|number| push(&mut bytes, number));
         before = accepted;
     }
     BASE64_NOPAD.encode(&bytes)
@@ -46,9 +46,21 @@ fn pull_row(rest: &mut &[u8], before: u64) -> Option<Footprint> {
     let (fingerprint, behind) = rest.split_first_chunk()?;
     *rest = behind;
     let accepted = beyond(before, pull(rest)?);
-    let last = beyond(accepted << 2, pull(rest)?).rotate_right(2);
-    let tie = pull(rest)?.checked_sub(1).map_or(0, |from_accepted| beyond(accepted, from_accepted));
-    Some(Footprint::from_numbers([u64::from_le_bytes(*fingerprint), accepted, last, tie]))
+    Some(with_behind(u64::from_le_bytes(*fingerprint), accepted, [pull(rest)?, pull(rest)?]))
+}
+
+/// What stands behind the position at which one was accepted: how far from there its last record and its tie are.
+pub(super) fn behind(row: &Footprint) -> [u64; 2] {
+    let [_fingerprint, accepted, last, tie] = row.numbers();
+    let tie = if tie == 0 { 0 } else { difference(tie, accepted) + 1 };
+    [difference(marks_below(last), accepted << 2), tie]
+}
+
+/// What [`behind`] was told of.
+pub(super) fn with_behind(fingerprint: u64, accepted: u64, [last, tie]: [u64; 2]) -> Footprint {
+    let last = beyond(accepted << 2, last).rotate_right(2);
+    let tie = tie.checked_sub(1).map_or(0, |from_accepted| beyond(accepted, from_accepted));
+    Footprint::from_numbers([fingerprint, accepted, last, tie])
 }
 
 /// The marks of a last position stand above it. Below it they cost a quarter of a byte.
@@ -89,10 +101,11 @@ fn pull(rest: &mut &[u8]) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::{Footprint, rows_of, text_of};
 
-    fn rows() -> Vec<Footprint> {
+    /// With every width that a number can have.
+    pub(in super::super) fn rows() -> Vec<Footprint> {
         let ends = [0_u64, 1, 127, 128, 1 << 53, (1 << 62) - 1];
         let mut rows = Vec::new();
         for (accepted, last) in ends.into_iter().zip(ends.into_iter().rev()) {
@@ -111,8 +124,8 @@ mod tests {
     #[test]
     fn rows_come_back_equal() {
         let rows = rows();
-        assert_eq!(*rows_of(&text_of(&rows)).unwrap(), *rows);
-        assert_eq!((text_of(&[]), rows_of("").unwrap().len()), (String::new(), 0));
+        assert_eq!(*rows_of(&text_of(rows.iter().copied())).unwrap(), *rows);
+        assert_eq!((text_of([]), rows_of("").unwrap().len()), (String::new(), 0));
     }
 
     #[test]
@@ -121,14 +134,14 @@ mod tests {
         let row = |accepted| Footprint::from_numbers([number(accepted), accepted, accepted + 1, accepted / 50 * 50]);
         let mut rows: Vec<_> = (1_000_000..1_016_384).map(row).collect();
         rows.sort();
-        assert!(text_of(&rows).len() < rows.len() * 20);
+        assert!(text_of(rows.iter().copied()).len() < rows.len() * 20);
     }
 
     #[test]
     fn other_text_is_refused() {
         let rows = rows();
-        let text = text_of(&rows);
-        let swapped = text_of(&[rows[1], rows[0]]);
+        let text = text_of(rows.iter().copied());
+        let swapped = text_of([rows[1], rows[0]]);
         let endless = "////".repeat(8);
         for bad in [&text[..text.len() - 1], &text[..10], "=", "no text", swapped.as_str(), endless.as_str()] {
             assert!(rows_of(bad).is_err(), "{bad}");

@@ -177,12 +177,11 @@ impl State {
 
     /// Forgets the oldest batch, but for keys that their sessions keep known.
     fn forget(&mut self, now_us: u64) {
-        let mut rows = None;
-        self.past_mut(|past, _, _| rows = past.forget());
-        for row in rows.iter().flat_map(|rows| rows.iter()) {
+        let rows = Arc::make_mut(&mut self.past).forget();
+        for row in rows.into_iter().flatten() {
             match row.tie() {
                 Some(session) if self.ages.get(&session).is_some() => {
-                    self.past_mut(|past, settled, retention| past.push(*row, now_us, settled, retention));
+                    self.past_mut(|past, settled, retention| past.push(row, now_us, settled, retention));
                 }
                 // Its session left, and it stands there once more, from then on.
                 Some(_) => {}

@@ -1,14 +1,17 @@
 //! The state in the form in which a snapshot stores it. It holds what cannot be told from the rest and nothing else, so that
 //! no two parts of it can differ: names, ages, deadlines, keys and counts are made anew.
 //!
+//! There are two forms of it: the text of the ledger's own records, and that of a snapshot, whose footprints stand apart as bytes. A
+//! start reads the second one, so it has a count as well that would have to be made of every footprint.
+//!
 //! Promise: what was stored comes back equal. Whoever changes the form or the meaning of a member, here or in any type that
 //! stands in here, changes the version that the snapshot carries (`broker::snapshot`); a golden file notices.
 
 use super::footprint::Footprint;
-use super::id::SessionId;
+use super::id::{Malformed, SessionId};
 use super::limits::Retention;
 use super::operation::{Operation, Outcome};
-use super::past::Past;
+use super::past::{Apart, Past};
 use super::session::Session;
 use super::state::State;
 use super::time::Time;
@@ -19,11 +22,11 @@ use std::sync::Arc;
 /// A state between two turns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stored {
+pub struct Stored<P = Past> {
     boot: String,
     generation: u64,
     operations: Vec<Arc<Operation>>,
-    past: Past,
+    past: P,
     recent_from: u64,
     removals: BTreeMap<SessionId, u32>,
     retention: Retention,
@@ -31,14 +34,33 @@ pub struct Stored {
     settled: u64,
 }
 
+/// What a snapshot has in the place of the past.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counted {
+    /// How many free-form keys are known by their footprints.
+    free_form: usize,
+    past: Apart,
+}
+
 impl State {
     /// What has to be stored of it, after the end of a turn.
     pub fn stored(&self) -> Stored {
+        self.stored_with((*self.past).clone())
+    }
+
+    /// The same, and its footprints behind what stands in `bytes`.
+    pub fn stored_apart(&self, bytes: &mut Vec<u8>) -> Stored<Counted> {
+        let in_full = self.operations.values().filter(|operation| counts(operation)).count();
+        self.stored_with(Counted { free_form: self.free_form - in_full, past: self.past.apart(bytes) })
+    }
+
+    fn stored_with<P>(&self, past: P) -> Stored<P> {
         Stored {
             boot: self.boot.clone(),
             generation: self.generation,
             operations: self.operations.values().map(Arc::clone).collect(),
-            past: (*self.past).clone(),
+            past,
             recent_from: self.recent_from,
             removals: self.removals.iter().map(|(id, episode)| (id.clone(), *episode)).collect(),
             retention: self.retention,
@@ -66,6 +88,33 @@ impl Stored {
     }
 
     fn restored(self) -> State {
+        let (mut state, past) = self.without_past();
+        let is_known = |row: &Footprint| row.tie().is_none_or(|session| state.ages.get(&session).is_some());
+        state.free_form += past.iter().filter(|row| row.is_counted() && is_known(row)).count();
+        state.past = Arc::new(past);
+        state
+    }
+}
+
+impl Stored<Counted> {
+    /// The state that was stored with these footprints; none if it kept more or less than is to be kept now.
+    ///
+    /// # Errors
+    /// [`Malformed`]: more or fewer bytes than it had.
+    pub fn state(self, retention: Retention, bytes: &[u8]) -> Result<Option<State>, Malformed> {
+        if self.retention != retention {
+            return Ok(None);
+        }
+        let (mut state, Counted { free_form, past }) = self.without_past();
+        state.free_form = state.free_form.saturating_add(free_form);
+        state.past = Arc::new(past.with(bytes)?);
+        Ok(Some(state))
+    }
+}
+
+impl<P> Stored<P> {
+    /// The state but for its footprints, and what is stored of those.
+    fn without_past(self) -> (State, P) {
         let mut state = State::keeping(self.retention);
         (state.boot, state.generation, state.settled) = (self.boot, self.generation, self.settled);
         for session in self.sessions {
@@ -86,15 +135,17 @@ impl Stored {
             let id = operation.id;
             state.open += usize::from(operation.state == Outcome::Accepted);
             state.recent += usize::from(id.0 >= state.recent_from);
+            state.free_form += usize::from(counts(&operation));
             if operation.state != Outcome::Aborted {
-                state.free_form += usize::from(operation.is_free_form());
                 state.keys.insert((operation.scope.clone(), operation.key.clone()), id);
             }
             state.operations.insert(id, operation);
         }
-        let is_known = |row: &Footprint| row.tie().is_none_or(|session| state.ages.get(&session).is_some());
-        state.free_form += self.past.iter().filter(|row| row.is_counted() && is_known(row)).count();
-        state.past = Arc::new(self.past);
-        state
+        (state, self.past)
     }
+}
+
+/// Whether an operation that is kept in full counts among the free-form keys that are known.
+fn counts(operation: &Operation) -> bool {
+    operation.state != Outcome::Aborted && operation.is_free_form()
 }

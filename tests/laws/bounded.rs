@@ -11,7 +11,7 @@ use ostler::machine::{
     Action, Actor, Digest, Generation, Input, Key, OperationId, Process, Recalled, Refusal, Request, Scope, Time,
 };
 use ostler::os::clock;
-use ostler_ledger::storage::{Access, Disk, Folder, LockError, Name, SimulatedDisk};
+use ostler_ledger::storage::{Access, Disk, Folder, LockError, Name, Seen, SimulatedDisk};
 use ostler_ledger::{Options, Storage};
 use std::collections::BTreeMap;
 use std::io;
@@ -291,6 +291,10 @@ impl Storage for Unsynced {
 
     fn is_sealed(&self, file: &Self::File) -> io::Result<bool> {
         self.0.is_sealed(file)
+    }
+
+    fn look(&self, name: Name<'_>) -> io::Result<Seen> {
+        self.0.look(name)
     }
 
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {

@@ -7,16 +7,15 @@ use std::io;
 use std::time::Duration;
 
 use super::rehearsal::{self, Next};
-use super::snapshots::{Choice, DroppedSnapshot, Fold, choose, clear};
+use super::snapshots::{Begun, DroppedSnapshot, Fold, begin, clear};
 use super::{Active, Ledger};
 use crate::digest::Position;
 use crate::entry::Entry;
 use crate::limits::{SEGMENT_BYTES, SEQ_LAST, SNAPSHOT_TAIL_BYTES};
 use crate::record::Record;
 use crate::recovery::repair::{RepairError, open_for_writing, repair, seal_closed, set_aside};
-use crate::recovery::settled::Settled;
 use crate::recovery::table::Class;
-use crate::recovery::{Judgement, Problem, Survey, TailReport, survey_from, wide};
+use crate::recovery::{Judgement, Problem, Survey, TailReport, survey, wide};
 use crate::retire::finish;
 use crate::storage::{LockError, Storage};
 
@@ -163,7 +162,8 @@ impl<S: Storage> Ledger<S> {
     /// written by the opening; a crash before that turn only makes the next opening owe them again.
     pub fn open(storage: S, options: Options) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        Ledger::open_at(storage, lock, options, Choice::default(), false, &mut |_settled| {})
+        let found = survey(&storage, options.judgement(), &mut |_settled| {}).map_err(OpenError::Read)?;
+        Ledger::open_at(storage, lock, options, Begun::first(found))
     }
 
     /// As [`Ledger::open`], and hands every record that the ledger holds after recovery to `fold`, in order and in the
@@ -174,33 +174,29 @@ impl<S: Storage> Ledger<S> {
         fold: &mut impl FnMut(Record),
     ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        Ledger::open_at(storage, lock, options, Choice::default(), true, &mut |settled| fold(settled.record()))
+        let judgement = Judgement { makes_records: true, ..options.judgement() };
+        let found = survey(&storage, judgement, &mut |settled| fold(settled.record())).map_err(OpenError::Read)?;
+        Ledger::open_at(storage, lock, options, Begun::first(found))
     }
 
     /// As [`Ledger::open_folding`], but begins with the newest snapshot that is sound, stands on the ledger as it is,
     /// and that `fold` can restore: only the records behind it are read, verified and folded. Without one the history
-    /// is. [`Recovery`] says which, and why newer ones were dropped.
+    /// is. [`Recovery`] says which, and why newer ones were dropped. With a snapshot the fold runs on a thread of its own, which
+    /// has ended when this returns.
     ///
     /// If what was folded turns out wrong, drop the ledger and open it again with [`Options::replay`].
-    pub fn open_from(storage: S, options: Options, fold: &mut impl Fold) -> Result<(Ledger<S>, Recovery), OpenError> {
+    pub fn open_from(
+        storage: S,
+        options: Options,
+        fold: &mut (impl Fold + Send),
+    ) -> Result<(Ledger<S>, Recovery), OpenError> {
         let lock = storage.lock(options.lock_wait)?;
-        let choice = choose(&storage, options.replay, fold).map_err(OpenError::Read)?;
-        Ledger::open_at(storage, lock, options, choice, true, &mut |settled| fold.record(settled.record()))
+        let begun = begin(&storage, &options, fold).map_err(OpenError::Read)?;
+        Ledger::open_at(storage, lock, options, begun)
     }
 
-    fn open_at(
-        storage: S,
-        lock: S::Lock,
-        options: Options,
-        choice: Choice,
-        makes_records: bool,
-        sink: &mut impl FnMut(Settled<'_>),
-    ) -> Result<(Ledger<S>, Recovery), OpenError> {
-        let Choice { footing, dropped } = choice;
-        let snapshot = footing.as_ref().map(|footing| footing.past.heads.last);
-        let before = footing.as_ref().map_or((0, 0), |footing| (footing.past.records, footing.past.bytes()));
-        let judgement = Judgement { makes_records, ..options.judgement() };
-        let found = survey_from(&storage, judgement, footing, sink).map_err(OpenError::Read)?;
+    fn open_at(storage: S, lock: S::Lock, options: Options, begun: Begun) -> Result<(Ledger<S>, Recovery), OpenError> {
+        let Begun { found, snapshot, before, dropped } = begun;
         if let Some((place, version)) = found.walk.newer {
             let segment = found.segments[place.segment].file();
             return Err(OpenError::TooNew { segment, version });
@@ -339,7 +335,7 @@ mod tests {
     use super::*;
     use crate::entry::Stamp;
     use crate::recovery::past::{Footing, Past};
-    use crate::recovery::survey;
+    use crate::recovery::survey_from;
     use crate::segment::{SegmentBody, in_ledger};
     use crate::storage::{Folder, Name, SimulatedDisk};
     use serde_json::{Map, Value, json};

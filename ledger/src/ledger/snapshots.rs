@@ -3,28 +3,41 @@
 //! Promises: taking one changes nothing but the cache, whatever fails in it; it is taken only of what is synced; a
 //! crash at any point leaves the snapshots of before, or them and the new one, whole.
 
-use std::io;
+use std::sync::mpsc::{self, SyncSender};
+use std::{io, panic, thread};
 
-use super::Ledger;
+use super::{Ledger, Options};
 use crate::digest::Position;
 use crate::limits::{SNAPSHOT_BYTES_MAX, SNAPSHOTS_KEPT};
 use crate::record::Record;
 use crate::recovery::past::{Footing, Past};
 use crate::recovery::repair::create_empty;
+use crate::recovery::{Judgement, Survey, survey_from};
 use crate::segment::in_ledger;
-use crate::snapshot::{UNFINISHED, Unusable, frame, read, snapshot_name, snapshots};
+use crate::snapshot::{Found, UNFINISHED, Unusable, frame, read, snapshot_name, snapshots};
 use crate::storage::{Folder, Storage, write_all};
+
+/// The walk hands on so many records at a time, and is so many times ahead of the fold at the most.
+const PART: usize = 64;
+const PARTS_AHEAD: usize = 64;
 
 /// What the caller folds from the records, and can store.
 pub trait Fold {
+    /// What is stored of it.
+    type State;
+
     /// Name and version of the fold and of its stored form. A snapshot that was taken under another text is not used.
     fn name(&self) -> &str;
 
-    /// Begins with the state that this payload holds. Called at most once with success, and before any record.
+    /// Reads the state that a payload holds, and changes nothing. Whether it is the payload that was written is seen beside this: any bytes
+    /// may come, and what they hold is not believed yet.
     ///
     /// # Errors
-    /// Why the payload cannot be used; the state has to be the one before the first record then.
-    fn restore(&mut self, payload: &[u8]) -> Result<(), String>;
+    /// Why it cannot be used.
+    fn read(&mut self, payload: &[u8]) -> Result<Self::State, String>;
+
+    /// Begins with a state that was read. Called once at most, and before any record.
+    fn restore(&mut self, state: Self::State);
 
     /// Folds the next record.
     fn record(&mut self, record: Record);
@@ -62,34 +75,96 @@ pub enum SnapshotError {
     Storage(#[from] io::Error),
 }
 
-/// What an opening begins with.
-#[derive(Debug, Default)]
-pub(super) struct Choice {
-    pub(super) footing: Option<Footing>,
+/// The ledger as an opening found it.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) found: Survey,
+    /// Where the snapshot ends that it began with.
+    pub(super) snapshot: Option<Position>,
+    /// How many records and bytes lie before there.
+    pub(super) before: (u64, u64),
     pub(super) dropped: Vec<DroppedSnapshot>,
 }
 
-/// The newest usable snapshot, restored, and why newer ones are not. Nothing is changed.
-pub(super) fn choose<S: Storage>(storage: &S, replay: bool, fold: &mut impl Fold) -> io::Result<Choice> {
-    let mut choice = Choice::default();
+impl Begun {
+    /// With the first record.
+    pub(super) fn first(found: Survey) -> Begun {
+        Begun { found, snapshot: None, before: (0, 0), dropped: Vec::new() }
+    }
+}
+
+/// Reads and folds what lies behind the newest usable snapshot, or everything; tells why newer ones are not usable. Nothing is changed.
+pub(super) fn begin<S: Storage>(storage: &S, options: &Options, fold: &mut (impl Fold + Send)) -> io::Result<Begun> {
+    let judgement = Judgement { makes_records: true, ..options.judgement() };
+    let mut dropped = Vec::new();
     for file in snapshots(storage)? {
-        if replay {
-            choice.dropped.push(DroppedSnapshot { file, why: "a replay was asked for".to_owned() });
+        if options.replay {
+            dropped.push(DroppedSnapshot { file, why: "a replay was asked for".to_owned() });
             continue;
         }
-        let usable = read(storage, &file, fold.name()).and_then(|usable| {
-            fold.restore(usable.payload()).map_err(Unusable::Refused)?;
-            Ok(usable)
-        });
-        match usable {
-            Ok(usable) => {
-                choice.footing = Some(usable.footing);
-                break;
-            }
-            Err(why) => choice.dropped.push(DroppedSnapshot { file, why: why.to_string() }),
+        match read(storage, &file, fold.name()).and_then(|snapshot| beside(storage, judgement, snapshot, fold)) {
+            Ok(begun) => return Ok(Begun { dropped, ..begun? }),
+            Err(why) => dropped.push(DroppedSnapshot { file, why: why.to_string() }),
         }
     }
-    Ok(choice)
+    let found = survey_from(storage, judgement, None, &mut |settled| fold.record(settled.record()))?;
+    Ok(Begun { dropped, ..Begun::first(found) })
+}
+
+/// Reads a snapshot's state and folds the records behind it, on a thread of its own; beside it the snapshot is tested, and these records are
+/// read and verified, which does not depend on the state. So a start that has a state to read is hardly slower than one that has none. The
+/// state is believed only once the test has passed. The inner error is the walk's.
+fn beside<S: Storage>(
+    storage: &S,
+    judgement: Judgement<'_>,
+    snapshot: Found,
+    fold: &mut (impl Fold + Send),
+) -> Result<io::Result<Begun>, Unusable> {
+    let Found { claim, payload } = snapshot;
+    let payload = &payload;
+    let (sender, parts) = mpsc::sync_channel::<Vec<Record>>(PARTS_AHEAD);
+    let folding = move || -> Result<(), Unusable> {
+        let state = fold.read(payload.bytes()).map_err(Unusable::Refused)?;
+        let mut parts = parts.into_iter().peekable();
+        // Without any part it is not to be used.
+        if parts.peek().is_some() {
+            fold.restore(state);
+            parts.flatten().for_each(|record| fold.record(record));
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let folding = thread::Builder::new().name("fold".to_owned()).spawn_scoped(scope, folding)?;
+        let walked = claim.covers(payload).and_then(|()| claim.footing(storage)).map(|footing| {
+            // The state may be believed now.
+            let _taken = sender.send(Vec::new());
+            walk(storage, judgement, footing, &sender)
+        });
+        drop(sender);
+        let folded = folding.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
+        walked.and_then(|begun| folded.map(|()| begun))
+    })
+}
+
+/// Hands the records behind a footing to the fold.
+fn walk<S: Storage>(
+    storage: &S,
+    judgement: Judgement<'_>,
+    footing: Footing,
+    fold: &SyncSender<Vec<Record>>,
+) -> io::Result<Begun> {
+    let (place, before) = (footing.past.heads.last, (footing.past.records, footing.past.bytes()));
+    // Where nobody takes it any more, the fold tells why.
+    let hand_on = |part: &mut Vec<Record>| drop(fold.send(std::mem::take(part)));
+    let mut part = Vec::new();
+    let found = survey_from(storage, judgement, Some(footing), &mut |settled| {
+        part.push(settled.record());
+        if part.len() == PART {
+            hand_on(&mut part);
+        }
+    });
+    hand_on(&mut part);
+    Ok(Begun { found: found?, snapshot: Some(place), before, dropped: Vec::new() })
 }
 
 /// Removes what is of no use. It is a cache, so what cannot be removed stays.

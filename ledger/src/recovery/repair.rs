@@ -213,8 +213,8 @@ pub(crate) fn seal_closed<S: Storage>(storage: &S, survey: &Survey) -> Option<St
     let mut failure = None;
     for segment in survey.segments.iter().filter(|segment| segment.closed) {
         let file = segment.file();
-        let sealed = storage.open(in_ledger(&file), Access::Read).and_then(|opened| storage.is_sealed(&opened));
-        let done = sealed.and_then(|sealed| if sealed { Ok(()) } else { storage.seal(in_ledger(&file)) });
+        let seen = storage.look(in_ledger(&file));
+        let done = seen.and_then(|seen| if seen.sealed { Ok(()) } else { storage.seal(in_ledger(&file)) });
         failure = failure.or(done.err().map(|error| format!("ledger: {file} cannot be sealed: {error}")));
     }
     failure

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, linkat, unlinkat};
 #[cfg(target_os = "linux")]
 use nix::{
@@ -23,7 +23,7 @@ use nix::{
 };
 
 use super::lock::{WriterLock, lock};
-use super::{Access, Folder, LockError, Name, Storage};
+use super::{Access, Folder, LockError, Name, Seen, Storage};
 
 const OPEN: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 const SEALED: Mode = Mode::S_IRUSR;
@@ -162,13 +162,20 @@ impl HeldFolder {
 
     /// A file of the folder has to be a regular file and, for the writer, ours alone.
     pub(super) fn check_file(&self, file: &File, name: &str) -> io::Result<()> {
-        let stat = fstat(file)?;
+        self.check(&fstat(file)?, name)
+    }
+
+    fn check(&self, stat: &FileStat, name: &str) -> io::Result<()> {
         let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
         if kind != SFlag::S_IFREG {
             return Err(io::Error::other(format!("{} is not a regular file", self.path.join(name).display())));
         }
-        if self.strict { check_owner(&stat, &self.path.join(name)) } else { Ok(()) }
+        if self.strict { check_owner(stat, &self.path.join(name)) } else { Ok(()) }
     }
+}
+
+fn is_sealed(stat: &FileStat) -> bool {
+    stat.st_mode & 0o200 == 0
 }
 
 fn check_owner(stat: &FileStat, path: &Path) -> io::Result<()> {
@@ -262,7 +269,15 @@ impl Storage for Disk {
     }
 
     fn is_sealed(&self, file: &File) -> io::Result<bool> {
-        Ok(fstat(file)?.st_mode & 0o200 == 0)
+        Ok(is_sealed(&fstat(file)?))
+    }
+
+    fn look(&self, name: Name<'_>) -> io::Result<Seen> {
+        let folder = self.held(name.folder)?;
+        let stat = fstatat(folder.descriptor(), name.file, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        folder.check(&stat, name.file)?;
+        let len = u64::try_from(stat.st_size).map_err(|_negative| io::ErrorKind::InvalidData)?;
+        Ok(Seen { len, sealed: is_sealed(&stat) })
     }
 
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {

@@ -61,6 +61,15 @@ pub enum LockError {
     Io(#[from] io::Error),
 }
 
+/// What is told of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its visible length in bytes.
+    pub len: u64,
+    /// Whether it is sealed.
+    pub sealed: bool,
+}
+
 /// Files and folders. One owner writes; readers may read at any time. A folder that is missing lists as empty.
 pub trait Storage {
     /// An open file.
@@ -97,6 +106,12 @@ pub trait Storage {
     fn unseal(&self, name: Name<'_>) -> io::Result<()>;
     /// Whether the file is sealed. A sealed one cannot be opened for writing.
     fn is_sealed(&self, file: &Self::File) -> io::Result<bool>;
+    /// What [`Storage::len`] and [`Storage::is_sealed`] say of the file that [`Storage::open`] would open. An opening asks it of every
+    /// segment, so whoever can should answer it with one call.
+    fn look(&self, name: Name<'_>) -> io::Result<Seen> {
+        let file = self.open(name, Access::Read)?;
+        Ok(Seen { len: self.len(&file)?, sealed: self.is_sealed(&file)? })
+    }
     /// Replaces `to`, atomically for readers. Durable with the next sync of the folder.
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()>;
     /// Gives the file the same name in another folder as well; there it must not exist. Durable with the next sync of that

@@ -6,7 +6,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use ostler_ledger::storage::{Access, Crash, Disk, Folder, LockError, Name, SimulatedDisk, Storage, try_writer_lock};
+use ostler_ledger::storage::{
+    Access, Crash, Disk, Folder, LockError, Name, Seen, SimulatedDisk, Storage, try_writer_lock,
+};
 use ostler_ledger::{Ledger, OpenError, Options, VerifyOptions, head, verify, verify_folder};
 
 use crate::support::*;
@@ -45,7 +47,10 @@ fn conforms<S: Storage>(storage: &S) {
     let replaced = storage.open(name("a"), Access::Read).unwrap();
     assert_eq!(storage.len(&replaced).unwrap(), 5);
     assert!(!storage.is_sealed(&replaced).unwrap());
+    assert_eq!(storage.look(name("a")).unwrap(), Seen { len: 5, sealed: false });
+    assert_eq!(storage.look(name("none")).unwrap_err().kind(), ErrorKind::NotFound);
     storage.seal(name("a")).unwrap();
+    assert_eq!(storage.look(name("a")).unwrap(), Seen { len: 5, sealed: true });
     assert!(storage.is_sealed(&storage.open(name("a"), Access::Read).unwrap()).unwrap());
     storage.unseal(name("a")).unwrap();
     assert!(!storage.is_sealed(&storage.open(name("a"), Access::Write).unwrap()).unwrap());
@@ -80,6 +85,23 @@ fn a_dead_process_can_do_nothing_and_holds_nothing() {
     drop(lock);
     assert!(matches!(next.lock(Duration::ZERO), Err(LockError::Held)), "a dead lock frees nobody else's");
     drop(taken);
+}
+
+#[test]
+fn who_looks_at_a_file_is_refused_what_who_opens_it_is() {
+    let root = tempfile::tempdir().unwrap();
+    let disk = disk_at(root.path());
+    disk.create(name("sound")).unwrap();
+    let path = |file: &str| root.path().join("quarantine").join(file);
+    symlink("sound", path("link")).unwrap();
+    fs::create_dir(path("folder")).unwrap();
+    fs::write(path("open"), "").unwrap();
+    fs::set_permissions(path("open"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(disk.look(name("sound")).is_ok());
+    for file in ["link", "folder", "open"] {
+        assert!(disk.open(name(file), Access::Read).is_err(), "{file}");
+        assert!(disk.look(name(file)).is_err(), "{file}");
+    }
 }
 
 fn disk_at(root: &Path) -> Disk {

@@ -344,12 +344,15 @@ fn an_opening_that_ends_a_retirement_owes_a_snapshot() {
     drop(ledger);
     struct State(bool);
     impl Fold for State {
+        type State = ();
         fn name(&self) -> &str {
             "fold"
         }
-        fn restore(&mut self, _payload: &[u8]) -> Result<(), String> {
-            self.0 = true;
+        fn read(&mut self, _payload: &[u8]) -> Result<(), String> {
             Ok(())
+        }
+        fn restore(&mut self, (): ()) {
+            self.0 = true;
         }
         fn record(&mut self, _record: ostler_ledger::Record) {}
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 
 use ostler_ledger::storage::{Call, Fault, FaultKind, Folder, SimulatedDisk, SimulatedStorage};
 use ostler_ledger::{
-    DroppedSnapshot, Entry, Ledger, Options, Position, Recovery, SnapshotError, VerifyOptions, verify,
+    DroppedSnapshot, Entry, Fold, Ledger, Options, Position, Record, Recovery, SnapshotError, VerifyOptions, verify,
 };
 
 use crate::support::*;
@@ -101,6 +101,56 @@ fn an_opening_begins_with_the_newest_snapshot_and_reads_only_what_lies_behind() 
     let (_ledger, recovery) = open_from(&disk, &mut fold);
     assert_eq!((fold.texts, recovery.snapshot, recovery.problems), (texts, Some(taken[1]), Vec::new()));
     assert_eq!(verify(&disk.storage(), &VerifyOptions::default()).unwrap().problems.len(), 1);
+}
+
+/// The fold runs beside the walk, some thousand records behind it at the most.
+#[test]
+fn what_lies_behind_a_snapshot_is_folded_in_order_however_much_it_is() {
+    let disk = SimulatedDisk::new();
+    let large = Options { snapshot_tail_bytes: 1, ..options(BOOT) };
+    let mut fold = Texts::default();
+    let (mut ledger, _recovery) = Ledger::open_from(disk.storage(), large.clone(), &mut fold).unwrap();
+    write(&mut ledger, &mut fold, 0..1);
+    let taken = ledger.snapshot(&fold.payload(), FOLD).unwrap();
+    for number in 0..10 {
+        let batch: Vec<Entry> = (0..500).map(|each| entry(None, &format!("{number} {each}"))).collect();
+        turn(&mut ledger, &batch);
+        fold.texts.extend((0..500).map(|each| format!("{number} {each}")));
+    }
+    drop(ledger);
+    let mut found = Texts::default();
+    let (_ledger, recovery) = Ledger::open_from(disk.storage(), large, &mut found).unwrap();
+    assert_eq!((recovery.snapshot, recovery.folded), (Some(taken), 5_000));
+    assert!(found.texts == fold.texts);
+}
+
+/// A fold that fails as a program fails.
+struct Panics;
+
+impl Fold for Panics {
+    type State = ();
+
+    fn name(&self) -> &str {
+        FOLD
+    }
+
+    fn read(&mut self, _payload: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn restore(&mut self, (): ()) {}
+
+    fn record(&mut self, record: Record) {
+        panic!("at {}", record.header.seq)
+    }
+}
+
+#[test]
+fn a_panic_of_the_fold_is_the_callers() {
+    let (disk, taken, _texts) = sample();
+    let opening = || drop(Ledger::open_from(disk.storage(), small(BOOT), &mut Panics));
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(opening)).unwrap_err();
+    assert_eq!(*panic.downcast::<String>().unwrap(), format!("at {}", taken[1].seq + 1));
 }
 
 #[test]

@@ -81,18 +81,23 @@ impl Texts {
 }
 
 impl Fold for Texts {
+    type State = Vec<String>;
+
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn restore(&mut self, payload: &[u8]) -> Result<(), String> {
+    fn read(&mut self, payload: &[u8]) -> Result<Vec<String>, String> {
         if self.refuse > 0 {
             self.refuse -= 1;
             return Err("refused".to_owned());
         }
         let text = String::from_utf8(payload.to_vec()).map_err(|error| error.to_string())?;
-        self.texts = text.lines().map(str::to_owned).collect();
-        Ok(())
+        Ok(text.lines().map(str::to_owned).collect())
+    }
+
+    fn restore(&mut self, texts: Vec<String>) {
+        self.texts = texts;
     }
 
     fn record(&mut self, record: Record) {

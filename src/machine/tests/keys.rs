@@ -1,6 +1,7 @@
 //! Keys over time: what is let go, what is forgotten, what is refused because it may have been.
 
 use super::*;
+use data_encoding::HEXLOWER;
 
 #[track_caller]
 fn check(told: &str, expected: &str) {
@@ -324,6 +325,34 @@ fn other_limits_let_go_and_forget_nothing_that_was_within_them() {
     assert!(world.state.stored().state_on(world.state.retention, world.now) == world.state);
 }
 
+/// However many keys are known, a start looks at none of them in a full batch: whatever stands there makes no difference to what it finds.
+#[test]
+fn footprints_of_full_batches_are_not_looked_at_before_they_are_asked_for() {
+    let mut world = world();
+    for number in 0..5 {
+        world.ask(&format!("again-{number}"), 3, stop(A));
+    }
+    let state = &world.state;
+    let mut footprints = Vec::new();
+    let stored = serde_json::to_string(&state.stored_apart(&mut footprints)).unwrap();
+    let back = |footprints: &[u8]| {
+        serde_json::from_str::<Stored<Counted>>(&stored).unwrap().state(state.retention, footprints)
+    };
+    assert_eq!(back(&footprints).unwrap().as_ref(), Some(state));
+    assert_eq!(state.past.len(), 4, "one batch, which is full");
+    let other: Vec<u8> = footprints.iter().map(|byte| !byte).collect();
+    let other = back(&other).unwrap().unwrap();
+    assert!(other.past != state.past);
+    assert_eq!(State { past: Arc::clone(&state.past), ..other }, *state);
+    // And what has another length is refused.
+    for wrong in [&footprints[1..], &[&footprints[..], b"x"].concat(), &[]] {
+        assert!(back(wrong).is_err(), "{} bytes", wrong.len());
+    }
+    let mut other = state.retention;
+    other.recent += 1;
+    assert_eq!(serde_json::from_str::<Stored<Counted>>(&stored).unwrap().state(other, &footprints).unwrap(), None);
+}
+
 /// Another form is another version: whoever changes this file changes the version in `broker::snapshot`, too, and
 /// gives the form in `broker::carry` another name, without ceasing to read this one.
 #[test]
@@ -339,4 +368,8 @@ fn the_stored_form_is_this() {
     world.ask("stop", 3, stop(B));
     let stored = serde_json::to_string(&world.state.stored()).unwrap();
     assert_eq!(stored, include_str!("../golden/stored.json").trim_end());
+    let mut footprints = Vec::new();
+    let apart = serde_json::to_value(world.state.stored_apart(&mut footprints)).unwrap();
+    let apart = format!("{}\n{}", apart["past"], HEXLOWER.encode(&footprints));
+    assert_eq!(apart, include_str!("../golden/apart.txt").trim_end());
 }

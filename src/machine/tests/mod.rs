@@ -97,6 +97,10 @@ impl World {
         let stored = serde_json::to_string(&self.state.stored()).unwrap();
         let restored = serde_json::from_str::<Stored>(&stored).unwrap().state(self.state.retention);
         assert_eq!(restored.as_ref(), Some(&self.state), "what was stored comes back equal: {stored}");
+        let mut footprints = Vec::new();
+        let apart = serde_json::to_string(&self.state.stored_apart(&mut footprints)).unwrap();
+        let apart = serde_json::from_str::<Stored<Counted>>(&apart).unwrap();
+        assert_eq!(apart.state(self.state.retention, &footprints).unwrap().as_ref(), Some(&self.state));
         assert_eq!(violations(&self.state), Vec::<String>::new());
         tell(&decision)
     }
