@@ -43,9 +43,12 @@ impl Secret {
     /// Secret first, position after, in the order of the least byte first.
     fn write(&self, root: &Path) -> io::Result<()> {
         let draft = root.join(format!("{FILE_NAME}.new"));
-        let flags = nix::libc::O_NOFOLLOW;
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(&draft)?;
+        // One that a crash left, or whatever else stands there: a pipe would hold the start up for ever.
+        match std::fs::remove_file(&draft) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         file.write_all(&self.key)?;
         file.write_all(&self.since.to_le_bytes())?;
         durable::sync(&file, Point::SecretContent)?;

@@ -63,6 +63,31 @@ fn field_f18_a_pipe_in_place_of_the_secret_refuses_the_start_at_once() {
     root.ostler(["ensure"]).exits(0);
 }
 
+/// Where the secret is written before it has its name: a pipe there held the start up for ever, with the lock in its hand.
+#[test]
+fn field_f18_a_pipe_in_place_of_the_secrets_draft_is_cleared_away() {
+    let root = Root::new();
+    root.ostler(["ensure"]).exits(0);
+    root.ostler(["shutdown"]).exits(0);
+    fs::remove_file(root.path().join("request.secret")).unwrap();
+    nix::unistd::mkfifo(&root.path().join("request.secret.new"), Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    root.ostler(["ensure", "--timeout", "9s"]).exits(0);
+    assert!(!root.path().join("request.secret.new").exists() && root.path().join("request.secret").is_file());
+}
+
+/// The host has one thread: a pipe where its output belongs made it deaf, and its session could not be stopped.
+#[test]
+fn field_f18_a_pipe_in_place_of_the_output_makes_no_host_deaf() {
+    let root = Root::new();
+    let script = "o=$OSTLER_ROOT/sessions/$OSTLER_SESSION/1/output; mkdir -m 700 $o; mkfifo -m 600 $o/00000000000000000000; \
+                  echo lost; touch written; exec sleep 1000";
+    let folder = root.folder().to_owned();
+    root.spawn(&["--name", "s", "--cwd", folder.to_str().unwrap()], &["sh", "-c", script]);
+    wait_until(SOON, "it to have written", || folder.join("written").exists());
+    assert_eq!(root.json(["stop", "s", "--timeout", "9s"])["session"]["exit"], json!({"signal": "SIGTERM"}));
+    root.json(["delete", "s"]);
+}
+
 #[test]
 fn field_a13_a_root_that_is_moved_under_its_broker_takes_its_sessions_along() {
     let root = Root::new();

@@ -180,8 +180,8 @@ impl Spool {
     fn roll(&mut self, needed: Option<u64>) -> io::Result<()> {
         self.close();
         let mut options = OpenOptions::new();
-        // Appending, so that a segment that was cut back goes on at its new end.
-        options.append(true).create(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+        // Appending, so that a segment that was cut back goes on at its new end. A pipe in its place must not stop the host.
+        options.append(true).create(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW | nix::libc::O_NONBLOCK);
         let path = self.folder.join(segment_name(self.position));
         let file = match options.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
