@@ -12,7 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The file's name in the state root.
-pub(super) const FILE_NAME: &str = "request.secret";
+pub const FILE_NAME: &str = "request.secret";
 const SECRET_BYTES: usize = 32;
 const SINCE_BYTES: usize = 8;
 
@@ -65,6 +65,17 @@ impl Secret {
                  refused as uncertain, and nothing is done twice"
             )
         })
+    }
+}
+
+/// Whether a start could read it, or would make it.
+///
+/// # Errors
+/// What a start would say.
+pub fn look(root: &Path) -> io::Result<()> {
+    match read(&root.join(FILE_NAME)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map(drop),
     }
 }
 

@@ -105,6 +105,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 /// Everything that needs the root to be there and ours.
 fn inside(root: &StateRoot, context: &Context) -> Vec<Check> {
     let mut checks = root::modes(root);
+    checks.extend(root::places(root));
     checks.extend(root::quarantine(root));
     let (found, status) = broker::check(root, context);
     checks.extend(found);

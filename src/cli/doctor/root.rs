@@ -1,7 +1,7 @@
 //! The state root itself: where it is, whose it is, who may touch what in it, how long it lasts, and that debris stays within its bounds.
 
 use super::Check;
-use crate::broker::quarantine;
+use crate::broker::{quarantine, secret};
 use crate::cli::context::Context;
 use crate::os::filesystem::{self, Lasts};
 use crate::os::folder::{Folder, Kind, Standing};
@@ -135,6 +135,55 @@ fn judge(path: &str, there: &Standing) -> Option<String> {
     (!is_fine).then(|| format!("{path} (uid {}, mode {:04o})", there.uid, there.mode))
 }
 
+/// Whether something else stands where a start needs a folder or a file of ours. What a start overcomes by itself (lock, record, log) is not asked.
+pub(super) fn places(root: &StateRoot) -> Vec<Check> {
+    const CHECK: &str = "places";
+    let below = |folder: &str, name: &str| match root.folder().open_folder(folder) {
+        Ok(folder) => folder.look(name),
+        Err(_) => Ok(None),
+    };
+    let look = |name: &str| root.folder().look(name);
+    let asked = [
+        ("ledger", Kind::Folder, look("ledger")),
+        ("ledger/writer.lock", Kind::File, below("ledger", "writer.lock")),
+        ("sessions", Kind::Folder, look("sessions")),
+        ("quarantine", Kind::Folder, look("quarantine")),
+    ];
+    let remedy = |name: &str| format!("move {} away", root.path().join(name).display());
+    let mut checks = Vec::new();
+    for (name, wanted, there) in asked {
+        match there {
+            Ok(Some(there)) if there.kind != wanted => {
+                let (is, has_to_be) = (named(there.kind), named(wanted));
+                checks.push(Check::fail(CHECK, format!("{name} is {is} and has to be {has_to_be}"), remedy(name)));
+            }
+            Ok(_) => {}
+            Err(error) => checks.push(Check::skip(CHECK, format!("{name}: {error}"))),
+        }
+    }
+    if let Err(error) = secret::look(root.path()) {
+        let remedy = format!(
+            "{}; the next broker makes a new one, and cannot compare earlier requests",
+            remedy(secret::FILE_NAME)
+        );
+        checks.push(Check::fail(CHECK, format!("{} cannot be read: {error}", secret::FILE_NAME), remedy));
+    }
+    if checks.is_empty() {
+        checks.push(Check::ok(CHECK, "folders and files are what a start needs"));
+    }
+    checks
+}
+
+fn named(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "a file",
+        Kind::Folder => "a folder",
+        Kind::Link => "a link",
+        Kind::Socket => "a socket",
+        Kind::Other => "a pipe or a device",
+    }
+}
+
 /// Whether what was set aside stays within its bounds.
 pub(super) fn quarantine(root: &StateRoot) -> Vec<Check> {
     const CHECK: &str = "quarantine";
@@ -199,6 +248,29 @@ mod tests {
         assert_eq!(found[0].status, Status::Fail);
         assert!(found[0].evidence.starts_with("sessions/x/spec.json (uid "), "{}", found[0].evidence);
         assert!(found[0].evidence.ends_with("mode 0640)"), "{}", found[0].evidence);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_of_a_start_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let root = root(&home);
+        assert_eq!(places(&root)[0].status, Status::Ok, "nothing is there yet");
+        std::fs::create_dir_all(root.path().join("ledger/writer.lock")).unwrap();
+        for name in ["sessions", "quarantine", secret::FILE_NAME] {
+            std::fs::write(root.path().join(name), "").unwrap();
+        }
+        let found = places(&root);
+        let evidence: Vec<&str> = found.iter().map(|check| check.evidence.as_str()).collect();
+        assert!(found.iter().all(|check| check.status == Status::Fail), "{found:?}");
+        assert_eq!(
+            evidence[..3],
+            [
+                "ledger/writer.lock is a folder and has to be a file",
+                "sessions is a file and has to be a folder",
+                "quarantine is a file and has to be a folder"
+            ]
+        );
+        assert!(evidence[3].contains("request.secret has another length"), "{evidence:?}");
     }
 
     #[test]
