@@ -68,12 +68,12 @@ fn files(root: &Root) -> BTreeSet<PathBuf> {
     found
 }
 
-/// What there is when nobody does anything: the broker alone, without connections and without threads that wait for work.
+/// What there is when nobody does anything: the broker alone, without connections, and with no more threads that wait
+/// for work than it may ever have: it keeps those that it had.
 fn at_rest(root: &Root, broker: Process, fresh: Usage) -> (Usage, BTreeSet<PathBuf>) {
     wait_until(SOON, "the hosts to be gone", || leftovers(root.folder()).iter().all(|left| left.process == broker));
     wait_until(SOON, "the last folder to go", || root.names("sessions").is_empty());
-    wait_until(SOON, "the last connection to be closed", || Usage::of(broker).descriptors <= fresh.descriptors);
-    wait_until(SOON * 2, "threads without work to end", || Usage::of(broker).threads <= fresh.threads);
+    wait_until(SOON, "the last connection to be closed", || Usage::of(broker).is_within(fresh));
     (Usage::of(broker), files(root))
 }
 

@@ -120,9 +120,7 @@ fn nothing_is_left(soak: &Soak, base: Usage, growth_kib: u64) -> Usage {
     let aside = root.names("").into_iter().filter(|name| is_quarantined(name)).count();
     assert!(aside <= KEPT_MAX, "{aside} records of dead owners");
     let broker = root.broker().expect("it answers");
-    // Threads that had nothing to do for a while end by themselves.
-    let as_before = |usage: Usage| usage.descriptors <= base.descriptors && usage.threads <= base.threads;
-    wait_until(SOON * 2, "descriptors and threads as at the beginning", || as_before(Usage::of(broker)));
+    wait_until(SOON * 2, "descriptors and threads as at the beginning", || Usage::of(broker).is_within(base));
     let usage = Usage::of(broker);
     let grown = usage.own_kib.saturating_sub(base.own_kib);
     assert!(grown <= growth_kib, "memory grew by {grown} KiB: {base}, now {usage}");

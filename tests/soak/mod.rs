@@ -77,10 +77,7 @@ fn base(soak: &Soak) -> Usage {
     let session = soak.root.spawn(&[], &[FIXTURE, "sleep"]);
     soak.root.json(["stop", crate::support::scene::text(&session["id"])]);
     soak.root.json(["delete", crate::support::scene::text(&session["id"])]);
-    wait_until(SOON, "a rest after the first session", || {
-        let now = Usage::of(broker);
-        now.descriptors <= fresh.descriptors && now.threads <= fresh.threads
-    });
+    wait_until(SOON, "a rest after the first session", || Usage::of(broker).is_within(fresh));
     Usage::of(broker)
 }
 

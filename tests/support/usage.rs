@@ -1,6 +1,7 @@
 //! What a process holds: descriptors, threads, memory. Compared before and after work, it shows what the work left behind.
 
 use super::process::Process;
+use ostler::broker::hosts::BLOCKING_THREADS;
 use std::fmt;
 use std::fs;
 
@@ -27,6 +28,12 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
+    /// Whether it has no more open than `other`, and no more threads than the broker keeps for what blocks.
+    pub(crate) fn is_within(self, other: Usage) -> bool {
+        let kept = u64::try_from(BLOCKING_THREADS).expect("a small number");
+        self.descriptors <= other.descriptors && self.threads <= other.threads + kept
+    }
+
     /// What this process holds; the test fails if there is none.
     #[track_caller]
     pub(crate) fn of(process: Process) -> Usage {
