@@ -27,7 +27,7 @@ use crate::os::deadline::Deadline;
 use crate::os::fail::{Point, pass};
 use crate::os::limits::descriptors_left;
 use crate::os::priority;
-use crate::os::signal;
+use crate::os::{memory, signal};
 use crate::rpc::channel::{ChannelError, HelloError};
 use crate::rpc::convert::{lack_or, no_process_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
@@ -86,6 +86,7 @@ pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
     if let Err(error) = signal::outlive_size_limit() {
         tracing::warn!(%error, "a limit on the size of files would end this broker");
     }
+    memory::give_back_large_pieces();
     let begun = match start::begin(root, &mut reporter) {
         Ok(begun) => begun,
         Err(NotBegun::Lost(winner)) => {

@@ -33,6 +33,8 @@ pub mod interruption;
 pub mod limits;
 /// The system's lock table.
 pub mod locks;
+/// Memory that was needed for a moment.
+pub mod memory;
 /// The state root: where it is, that it is ours.
 pub mod paths;
 /// The table of points.

@@ -134,6 +134,26 @@ fn field_j_own_a_flood_of_half_words_leaves_nothing_behind() {
     Wire::hello(&root).works();
 }
 
+/// Lines of the full length that never end, and something small that is kept after them, more than once: what the lines took is given back. The
+/// allocator learned from the first round to keep it, and could not let go of what lay below the small thing.
+#[test]
+fn field_j_own_long_lines_that_never_end_leave_no_memory_behind() {
+    let root = Root::new();
+    let process = Process::of_value(&root.ensure()["pid"]);
+    Wire::hello(&root).works();
+    let before = resident_kib(process);
+    let line =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"session.list","params":{{"cursor":"{}"#, "x".repeat(4_000_000));
+    for _ in 0..3 {
+        let mut long: Vec<Wire> = (0..24).map(|_| Wire::hello(&root)).collect();
+        long.iter_mut().for_each(|wire| wire.send(line.as_bytes()));
+        root.spawn(&[], &["true"]);
+        drop(long);
+        let grown = || resident_kib(process).saturating_sub(before);
+        wait_until(SOON, "their memory to be given back", || grown() < 24 * 1024);
+    }
+}
+
 /// A client that sends as fast as it can and reads nothing until the end: it is answered or cut off, and others are served all the while.
 #[test]
 fn field_j_own_a_flood_of_requests_is_answered_or_cut_off() {
