@@ -169,8 +169,14 @@ fn write<S: ostler_ledger::Storage>(
 }
 
 fn unappended(error: &AppendError) -> WireError {
-    let full = matches!(error, AppendError::StorageFull(_));
-    let code = if full { ErrorCode::StorageFull } else { ErrorCode::StorageFailed };
+    let code = match error {
+        AppendError::StorageFull(_) => ErrorCode::StorageFull,
+        // What the record cannot hold came with the findings.
+        AppendError::Entry { .. } | AppendError::BatchTooLarge { .. } => ErrorCode::InvalidInput,
+        AppendError::SyncFirst { .. } | AppendError::StorageFailed(_) | AppendError::Poisoned => {
+            ErrorCode::StorageFailed
+        }
+    };
     WireError::new(code, format!("{error}; not all of it is accepted, and asking again does no harm")).reason("ledger")
 }
 

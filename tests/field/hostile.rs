@@ -151,6 +151,18 @@ fn field_j06_an_age_beyond_what_a_record_holds_is_bad_input() {
 }
 
 #[test]
+fn field_j06_a_finding_beyond_what_a_record_holds_is_bad_input() {
+    let root = Root::new();
+    root.ostler(["ensure"]).exits(0);
+    let mut said = Said::hello(&root);
+    let finding = json!({"class": "loss", "first": 1, "missing": u64::MAX, "offset": 0, "segment": "s"});
+    let answer = said.call("ledger.accept", json!({"reason": "r", "findings": [finding]}));
+    let told = (&answer["error"]["data"]["code"], &answer["error"]["data"]["retry"]);
+    assert_eq!(told, (&json!("invalid_input"), &json!("never")), "{answer}");
+    assert_eq!(said.call("broker.status", json!({}))["result"]["degraded"], json!([]));
+}
+
+#[test]
 fn field_j08_a_broker_with_a_full_house_is_never_called_hung() {
     let root = Root::new();
     root.ostler(["ensure"]).exits(0);
