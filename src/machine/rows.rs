@@ -52,15 +52,19 @@ impl Rows {
     pub(super) fn of(rows: &[Footprint]) -> Self {
         let least = rows.iter().map(|row| row.operation().0).min().unwrap_or(0);
         let mut shape = Shape { rows: rows.len(), least, widths: [0; 3] };
+        let mut bits = [0; 3];
         for row in rows {
-            let numbers = shape.numbers_of(row);
-            shape.widths.iter_mut().zip(numbers).for_each(|(width, number)| *width = width_of(number).max(*width));
+            bits.iter_mut().zip(shape.numbers_of(row)).for_each(|(bits, number)| *bits |= number);
         }
-        let mut bytes = Vec::with_capacity(shape.rows * shape.row_bytes());
-        for row in rows {
-            bytes.extend(row.fingerprint().to_le_bytes());
+        shape.widths = bits.map(width_of);
+        let mut bytes = vec![0; shape.rows * shape.row_bytes()];
+        for (row, to) in rows.iter().zip(bytes.chunks_exact_mut(shape.row_bytes())) {
+            let (fingerprint, mut rest) = to.split_at_mut(FINGERPRINT);
+            fingerprint.copy_from_slice(&row.fingerprint().to_le_bytes());
             for (width, number) in shape.widths.into_iter().zip(shape.numbers_of(row)) {
-                bytes.extend_from_slice(&number.to_le_bytes()[..width]);
+                let (here, behind) = rest.split_at_mut(width);
+                here.iter_mut().zip(number.to_le_bytes()).for_each(|(to, byte)| *to = byte);
+                rest = behind;
             }
         }
         Self { shape, bytes: bytes.into() }
@@ -97,18 +101,18 @@ impl Rows {
     }
 
     fn fingerprint(&self, at: usize) -> u64 {
-        number(&self.bytes[at * self.shape.row_bytes()..][..FINGERPRINT])
+        let row = &self.bytes[at * self.shape.row_bytes()..];
+        row.first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
     }
 
     /// One of those that there are.
     pub(super) fn row(&self, at: usize) -> Footprint {
         let row = &self.bytes[at * self.shape.row_bytes()..][..self.shape.row_bytes()];
         let [accepted, last, _tie] = self.shape.widths;
-        let (fingerprint, rest) = row.split_at(FINGERPRINT);
-        let (accepted, rest) = rest.split_at(accepted);
+        let (accepted, rest) = row[FINGERPRINT..].split_at(accepted);
         let (last, tie) = rest.split_at(last);
         let accepted = self.shape.least.wrapping_add(number(accepted));
-        with_behind(number(fingerprint), accepted, [number(last), number(tie)])
+        with_behind(self.fingerprint(at), accepted, [number(last), number(tie)])
     }
 }
 
@@ -122,11 +126,9 @@ fn width_of(number: u64) -> usize {
     8 - number.to_be_bytes().iter().take_while(|byte| **byte == 0).count()
 }
 
-/// Of at most eight bytes, the lowest first.
+/// Of at most eight bytes, the lowest first. Few they are, so a copy of them all at once would take longer.
 fn number(bytes: &[u8]) -> u64 {
-    let mut all = [0; 8];
-    all[..bytes.len()].copy_from_slice(bytes);
-    u64::from_le_bytes(all)
+    bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]
