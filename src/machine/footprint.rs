@@ -112,15 +112,17 @@ pub(super) fn fingerprint(scope: &Scope, key: &Key) -> u64 {
 pub struct Runs(Vec<Arc<[Footprint]>>);
 
 impl Runs {
-    /// Adds one. Runs of equal length become one.
+    /// Adds one. Runs of equal length become one, and then perhaps with the one before: all that do so are merged at once.
     pub(super) fn push(&mut self, row: Footprint) {
-        let mut run: Arc<[Footprint]> = [row].into();
-        while let Some(before) = self.0.pop_if(|before| before.len() == run.len()) {
-            let mut both = [before.as_ref(), run.as_ref()].concat();
-            both.sort();
-            run = both.into();
+        let (mut len, mut from) = (1, self.0.len());
+        while from > 0 && self.0[from - 1].len() == len {
+            (len, from) = (2 * len, from - 1);
         }
-        self.0.push(run);
+        let mut run = Vec::with_capacity(len);
+        self.0.drain(from..).for_each(|before| run.extend_from_slice(&before));
+        run.push(row);
+        run.sort();
+        self.0.push(run.into());
     }
 
     /// Takes the longest run, if it has so many rows.
