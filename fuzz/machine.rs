@@ -1,6 +1,6 @@
 //! Stored events: a ledger that says the impossible stops a start with a reason. It never panics, and never half changes the view.
 
-use ostler::machine::{At, Event, State, Time, apply, next_deadline, outstanding, violations};
+use ostler::machine::{At, Event, State, Time, apply, follow, next_deadline, outstanding, violations};
 
 /// Most events of one run.
 const EVENTS_MAX: u64 = 64;
@@ -28,8 +28,10 @@ pub fn stored_events(bytes: &[u8]) -> bool {
         }
         assert!(state == view, "the view differs from the state after {event:?}");
         let _effects = outstanding(&state);
-        let _deadline = next_deadline(&state);
+        let _deadline = next_deadline(&state, time);
         let _bugs = violations(&state);
+        let lanes: Vec<_> = state.lanes.iter().map(|(session, _)| session.clone()).collect();
+        let _following = lanes.iter().map(|session| follow(&state, time, session).len()).sum::<usize>();
     }
     refused == 0
 }

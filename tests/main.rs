@@ -23,6 +23,9 @@ mod cli;
 /// Programs of everyday life as sessions.
 mod programs;
 
+/// Messages to sessions, from the sender to the program.
+mod mail;
+
 /// Everyday work under fire, for seconds and for an hour.
 mod soak;
 

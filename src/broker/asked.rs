@@ -5,7 +5,7 @@
 
 use super::refused::{bad_name, malformed};
 use crate::host::spec;
-use crate::machine::{Action, Digest, Key, Name, Refusal, SessionId, State, Target, limits};
+use crate::machine::{self, Action, Digest, Key, Name, Parcel, Refusal, SessionId, State, Target, limits};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire::{Adapter, Frame, Ready, Restart, SpawnParams, Stdin};
 use hmac::{Hmac, KeyInit, Mac};
@@ -32,6 +32,8 @@ pub fn digest(secret: &[u8; 32], method: &str, params: &Value) -> Digest {
     if let Some(members) = named.as_object_mut() {
         members.remove("key");
         members.remove("ambient");
+        members.remove("wait_for");
+        members.remove("wait_ms");
     }
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(method.as_bytes());
@@ -139,6 +141,15 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone() })
 }
 
+/// How messages reach a session with this spec.
+pub fn adapter(spec: &spec::Spec) -> machine::Adapter {
+    match (spec.adapter, spec.frame) {
+        (spec::Adapter::Inbox | spec::Adapter::Acp, _) => machine::Adapter::Inbox,
+        (spec::Adapter::Lines, spec::Frame::Line) => machine::Adapter::Lines,
+        (spec::Adapter::Lines, spec::Frame::Json) => machine::Adapter::JsonLines,
+    }
+}
+
 fn labels_ok(labels: &BTreeMap<String, String>) -> Result<(), WireError> {
     let fits = labels.len() <= limits::LABELS
         && labels.iter().all(|(key, value)| {
@@ -235,15 +246,19 @@ pub fn older(given: Option<u64>) -> Result<u64, WireError> {
 /// The action with its files prepared for this episode.
 pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episode: u32) -> Action {
     match action {
-        Action::Spawn { name, labels, .. } => {
+        Action::Spawn { name, labels, adapter, .. } => {
             let prepared = spec.map(|spec| crate::machine::PreparedSession { id: session.clone(), spec });
-            Action::Spawn { prepared, name, labels }
+            Action::Spawn { prepared, name, labels, adapter }
         }
         Action::Resume { target, .. } => Action::Resume { target, prepared: Some(episode) },
+        Action::Send(parcel) => Action::Send(Box::new(Parcel { prepared: Some(episode), ..*parcel })),
         Action::Stop { .. }
         | Action::Delete { .. }
         | Action::Prune { .. }
         | Action::Reconcile { .. }
-        | Action::Resolve { .. } => action,
+        | Action::Resolve { .. }
+        | Action::Cancel { .. }
+        | Action::ResolveMessage { .. }
+        | Action::Acknowledge { .. } => action,
     }
 }

@@ -3,7 +3,8 @@
 //! A spawn's folder is prepared under an id drawn from entropy before its record names it; if the request turns out to
 //! be a replay or is refused, the folder goes again. What a crash leaves between the two is swept at the next start.
 
-use super::asked::{self, Wanted};
+use super::asked;
+use super::bodies;
 use super::front::Front;
 use super::refused::{self, failed};
 use super::turn::Told;
@@ -31,19 +32,28 @@ use std::sync::Arc;
 const PREPARATIONS: usize = 8;
 
 /// A request on its way.
-struct Change {
-    scope: Scope,
+pub(super) struct Change {
+    pub(super) scope: Scope,
     actor: Actor,
-    key: Key,
+    pub(super) key: Key,
     digest: Digest,
 }
 
 /// A settled operation.
-struct Settled {
-    operation: Arc<Operation>,
-    replayed: bool,
+pub(super) struct Settled {
+    pub(super) operation: Arc<Operation>,
+    pub(super) replayed: bool,
     /// The session as it was last, if it left the list with this operation.
     gone: Option<Arc<Session>>,
+}
+
+/// What a request needs on disk before its record.
+#[derive(Default)]
+pub(super) struct Wanted<'a> {
+    /// Of a new session.
+    pub(super) spec: Option<Spec>,
+    /// Of a message.
+    pub(super) text: Option<&'a [u8]>,
 }
 
 impl Front {
@@ -64,21 +74,25 @@ impl Front {
             route::Change::Prune => self.prune(&caller, digest, decode(params)?).await,
             route::Change::Reconcile => self.reconcile(&caller, digest, decode(params)?).await,
             route::Change::Resolve => self.resolve(&caller, digest, decode(params)?).await,
+            route::Change::Send => self.send(&caller, digest, decode(params)?).await,
+            route::Change::Cancel => self.cancel(&caller, digest, decode(params)?).await,
+            route::Change::ResolveMessage => self.decide(&caller, digest, decode(params)?).await,
+            route::Change::Acknowledge => self.acknowledge(&caller, digest, decode(params)?).await,
         }
     }
 
     async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
-        let Wanted { spec, name, labels } = asked::wanted(&params)?;
-        let action = Action::Spawn { prepared: None, name, labels };
-        let settled = self.settle(&change, action, Some(spec)).await?;
+        let asked::Wanted { spec, name, labels } = asked::wanted(&params)?;
+        let action = Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec) };
+        let settled = self.settle(&change, action, Wanted { spec: Some(spec), text: None }).await?;
         self.started(&settled)
     }
 
     async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let target = self.target(&change.scope, &params.session)?;
-        let settled = self.settle(&change, Action::Resume { target, prepared: None }, None).await?;
+        let settled = self.settle(&change, Action::Resume { target, prepared: None }, Wanted::default()).await?;
         self.started(&settled)
     }
 
@@ -86,7 +100,7 @@ impl Front {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
         let target = self.target(&change.scope, &params.session)?;
-        let settled = self.settle(&change, Action::Stop { target, grace_ms }, None).await?;
+        let settled = self.settle(&change, Action::Stop { target, grace_ms }, Wanted::default()).await?;
         self.ended(&settled)
     }
 
@@ -96,7 +110,7 @@ impl Front {
         let target = self.target(&change.scope, &params.session)?;
         target.iter().for_each(|id| self.renderer.recall(id));
         let action = Action::Delete { target, stop: params.stop, grace_ms };
-        let settled = self.settle(&change, action, None).await?;
+        let settled = self.settle(&change, action, Wanted::default()).await?;
         self.ended(&settled)
     }
 
@@ -106,7 +120,7 @@ impl Front {
         if params.dry_run {
             return self.prune_dry(&change, older_ms);
         }
-        let settled = self.settle(&change, Action::Prune { older_ms }, None).await?;
+        let settled = self.settle(&change, Action::Prune { older_ms }, Wanted::default()).await?;
         let pruned = &settled.operation.gained.pruned;
         pruned.iter().for_each(|id| self.renderer.forget(id));
         let sessions = pruned.iter().map(ToString::to_string).collect();
@@ -130,7 +144,7 @@ impl Front {
             return Err(refused::refused(&Refusal::OwnerOnly));
         }
         let target = self.target(&change.scope, &params.session)?;
-        let settled = self.settle(&change, Action::Reconcile { target, evidence: None }, None).await?;
+        let settled = self.settle(&change, Action::Reconcile { target, evidence: None }, Wanted::default()).await?;
         self.ended(&settled)
     }
 
@@ -152,7 +166,7 @@ impl Front {
         });
         let reason: String = params.reason.chars().take(1_000).collect();
         let succeeded = params.outcome == Resolution::Succeeded;
-        let settled = self.settle(&change, Action::Resolve { operation, succeeded, reason }, None).await?;
+        let settled = self.settle(&change, Action::Resolve { operation, succeeded, reason }, Wanted::default()).await?;
         let resolved = self.find_operation(&change.scope, &params.operation).await;
         let resolved = resolved.map_err(|refusal| refused::refused(&refusal))?;
         let resolved = render::operation(&resolved, false);
@@ -172,7 +186,7 @@ impl Front {
         Ok(found.ok().filter(is_child).ok_or_else(|| asked::missing(given)))
     }
 
-    fn keyed(&self, caller: &Caller, key: &str, digest: Digest) -> Result<Change, WireError> {
+    pub(super) fn keyed(&self, caller: &Caller, key: &str, digest: Digest) -> Result<Change, WireError> {
         let scope = self.scope(caller);
         let sid = match &scope {
             Scope::Owner => None,
@@ -183,7 +197,15 @@ impl Front {
     }
 
     /// Asks the turn, preparing files as often as it says so. What is settled already is only read: no turn is needed for it.
-    async fn settle(&self, change: &Change, action: Action, spec: Option<Spec>) -> Result<Settled, WireError> {
+    pub(super) async fn settle(
+        &self,
+        change: &Change,
+        action: Action,
+        wanted: Wanted<'_>,
+    ) -> Result<Settled, WireError> {
+        let Wanted { spec, text } = wanted;
+        // The text's file stays while this lives: until the turn has answered.
+        let mut stored: Option<bodies::Stored> = None;
         // A start's files lie on disk before the turn is asked, so it is known first whether they are needed. Anything else the
         // turn finds out on its way.
         let (known, mut recalled) = match &spec {
@@ -216,13 +238,11 @@ impl Front {
                     }
                     return Ok(Settled { operation, replayed, gone });
                 }
-                Ok(Told::Look { session }) => {
-                    let of = self.view.read().sessions.get(&session).cloned();
-                    // One that is gone by now is refused by the turn.
-                    if let Some(of) = of {
-                        let evidence = Some(Box::new(self.hosts.evidence(of).await));
-                        action = Action::Reconcile { target: Ok(session), evidence };
-                    }
+                Ok(Told::Look { session }) => action = self.looked(session, action).await,
+                Ok(Told::Store { session }) => {
+                    let text = text.ok_or_else(|| internal("no text to store"))?;
+                    let body = stored.insert(self.store(&session, text).await?).body.clone();
+                    action = crate::machine::stored(action, body);
                 }
                 Ok(Told::Recall(rows)) => {
                     recalled = self.recall(rows).await;
@@ -241,10 +261,10 @@ impl Front {
                 }
                 Ok(Told::Prepare { session: None, .. }) => {
                     made.take().into_iter().for_each(|id| self.unmake(id));
-                    let spec =
-                        spec.as_ref().ok_or_else(|| WireError::new(ErrorCode::Internal, "no spec to prepare"))?;
+                    let spec = spec.as_ref().ok_or_else(|| internal("no spec to prepare"))?;
                     (action, made) = self.prepare_new(action, spec).await?;
                 }
+                Ok(Told::Pulled) => return Err(internal("nothing was to be pulled")),
                 Ok(told @ (Told::Refused(_) | Told::Storage { .. })) => {
                     made.into_iter().for_each(|id| self.unmake(id));
                     return Err(self.refused(&change.scope, &told));
@@ -254,6 +274,14 @@ impl Front {
             }
         }
         Err(WireError::new(ErrorCode::Busy, "others were faster each time; nothing was done. Try again"))
+    }
+
+    /// The action with what was seen of this session. One that is gone by now is refused by the turn.
+    async fn looked(&self, session: SessionId, action: Action) -> Action {
+        let of = self.view.read().sessions.get(&session).cloned();
+        let Some(of) = of else { return action };
+        let evidence = Some(Box::new(self.hosts.evidence(of).await));
+        Action::Reconcile { target: Ok(session), evidence }
     }
 
     /// Whether the key is known or may be, and what was read back to find out.
@@ -358,7 +386,7 @@ impl Front {
         }
         let state = self.view.read();
         let last = settled.gone.as_ref().map(|session| {
-            let mut document = self.renderer.session(session, state.generation, None);
+            let mut document = self.renderer.session(session, state.generation, (None, wire::Queue::default()));
             document.status = wire::SessionStatus::Deleted;
             document
         });
@@ -400,6 +428,10 @@ fn endpoint_stale(
         .with("state", Outcome::Succeeded.word())
         .with("replayed", true)
         .with("result", result.unwrap_or(Value::Null))
+}
+
+fn internal(what: &str) -> WireError {
+    WireError::new(ErrorCode::Internal, what)
 }
 
 /// Whether nothing is left of a session but its records.

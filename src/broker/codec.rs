@@ -57,7 +57,11 @@ pub(super) fn time(record: &Record) -> Option<Time> {
 pub fn session_of(event: &Event) -> Option<&SessionId> {
     match event {
         Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.as_ref(),
-        Event::Host { sid, .. } | Event::Session { sid, .. } | Event::Fence { sid, .. } => Some(sid),
+        Event::Host { sid, .. }
+        | Event::Session { sid, .. }
+        | Event::Fence { sid, .. }
+        | Event::Message { sid, .. }
+        | Event::Queue { sid, .. } => Some(sid),
         Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
     }
 }

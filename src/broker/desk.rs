@@ -8,7 +8,7 @@ use super::retiring::{Order, Retirement};
 use super::snapshot::Snapshot;
 use super::turn::{Fatal, Release, Told, Turn};
 use super::view::View;
-use crate::machine::{Effect, Input, SessionId, Time, next_deadline};
+use crate::machine::{Effect, Hand, Input, SessionId, Time, Word, next_deadline};
 use crate::os::clock;
 use ostler_ledger::{Entry, RetireError, SnapshotError, Storage};
 use std::collections::BTreeMap;
@@ -67,7 +67,7 @@ pub struct Desk<S: Storage, W: World> {
     /// Words of the world that the disk would not take. The world does not repeat itself, so they are kept.
     unwritten: Vec<Input>,
     /// Sessions whose effect was answered by such words.
-    answered: Vec<SessionId>,
+    answered: Vec<(SessionId, Hand)>,
     /// A snapshot is being written.
     storing: bool,
 }
@@ -82,7 +82,7 @@ struct Taken<T> {
     /// What is to be retired.
     orders: Vec<(Order, Retiring)>,
     /// Sessions whose effect was answered.
-    answered: Vec<SessionId>,
+    answered: Vec<(SessionId, Hand)>,
     /// Nothing comes after it.
     last: bool,
 }
@@ -167,7 +167,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     pub fn begin(&mut self, now: Time) -> Result<(), Ended> {
         self.turn.serve();
         let owed = self.turn.outstanding().into_iter();
-        let owed = owed.map(|effect| (effect.session().clone(), Some(effect))).collect();
+        let owed = owed.map(|effect| (effect.session().clone(), effect.hand(), Some(effect))).collect();
         self.release(owed)?;
         self.announce(now);
         Ok(())
@@ -190,7 +190,7 @@ impl<S: Storage, W: World> Desk<S, W> {
             inputs,
             &mut |release| match release {
                 Release::Answer(ticket, told) => world.tell(ticket, told),
-                Release::Owed(session, effect) => owed.push((session, effect)),
+                Release::Owed(session, hand, effect) => owed.push((session, hand, effect)),
             },
             &mut |failed| {
                 lost |= failed.words;
@@ -201,7 +201,7 @@ impl<S: Storage, W: World> Desk<S, W> {
             self.unwritten = words;
             self.answered.clone_from(&answered);
         } else {
-            answered.iter().for_each(|session| self.outbox.written(session));
+            answered.iter().for_each(|(session, hand)| self.outbox.written(session, *hand));
         }
         if failure.is_none() {
             // Whoever waited for the beat may have given up.
@@ -220,9 +220,9 @@ impl<S: Storage, W: World> Desk<S, W> {
                 changed
             });
         }
-        owed.extend(answered.into_iter().map(|session| {
-            let effect = self.turn.owed(&session);
-            (session, effect)
+        owed.extend(answered.into_iter().map(|(session, hand)| {
+            let effect = self.turn.owed(&session, hand);
+            (session, hand, effect)
         }));
         if !last {
             self.release(owed)?;
@@ -265,14 +265,16 @@ impl<S: Storage, W: World> Desk<S, W> {
                 Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
                 Post::Word { observation, answers } => {
                     if answers {
-                        self.outbox.answered(&observation.session);
-                        answered.push(observation.session.clone());
+                        let hand = if matches!(observation.word, Word::Mail { .. }) { Hand::Mail } else { Hand::Life };
+                        self.outbox.answered(&observation.session, hand);
+                        answered.push((observation.session.clone(), hand));
                     }
                     inputs.push((Input::Observation(observation), None));
                 }
-                Post::Again(session) => {
-                    self.outbox.again(&session);
-                    answered.push(session);
+                Post::Pull(session, messages, reply) => inputs.push((Input::Pull { session, messages }, Some(reply))),
+                Post::Again(session, hand) => {
+                    self.outbox.again(&session, hand);
+                    answered.push((session, hand));
                 }
                 Post::Beat(seen, done) => {
                     inputs.push((Input::Beat { seen, whole: false }, None));
@@ -289,9 +291,9 @@ impl<S: Storage, W: World> Desk<S, W> {
         Taken { inputs, beats, own, orders, answered, last }
     }
 
-    fn release(&mut self, owed: Vec<(SessionId, Option<Effect>)>) -> Result<(), Ended> {
-        for (session, effect) in owed {
-            if let Some(effect) = self.outbox.owed(&session, effect) {
+    fn release(&mut self, owed: Vec<(SessionId, Hand, Option<Effect>)>) -> Result<(), Ended> {
+        for (session, hand, effect) in owed {
+            if let Some(effect) = self.outbox.owed(&session, hand, effect) {
                 if !self.world.owns_root() {
                     return Err(Ended::Fenced);
                 }
@@ -303,7 +305,7 @@ impl<S: Storage, W: World> Desk<S, W> {
 
     fn announce(&self, now: Time) {
         let again = (!self.unwritten.is_empty()).then(|| now.boot_after_ms(REWRITE_MS));
-        let next = again.or(next_deadline(&self.view.read()));
+        let next = again.or_else(|| next_deadline(&self.view.read(), now));
         self.deadline.send_if_modified(|known| {
             let changed = *known != next;
             *known = next;

@@ -45,7 +45,7 @@ impl Hosts {
         }
         let Looked { mut evidence, host, .. } = looked;
         let Some(record) = host.filter(|_| of.status.is_live()) else { return evidence };
-        if self.is_linked(&id, episode) || self.attach(&id, episode, &record).await.is_ok() {
+        if self.link(&id, episode).is_some() || self.attach(&id, episode, &record).await.is_ok() {
             evidence.answers = run_of(&record);
         }
         evidence

@@ -2,11 +2,12 @@
 //! turn; it knows who may see what. Nothing here holds a lock over an await.
 
 use super::accept::Standing;
+use super::bodies::Bodies;
 use super::desk::now;
 use super::hosts::Hosts;
 use super::inbox::Inbox;
 use super::render::Renderer;
-use super::route::{Route, route};
+use super::route::{Change, Route, route};
 use super::secret::Secret;
 use super::view::View;
 use crate::machine::{Scope, Session, SessionId, Status};
@@ -58,6 +59,8 @@ pub struct Front {
     pub inbox: Inbox,
     /// The broker's hands.
     pub hosts: Arc<Hosts>,
+    /// Texts of messages.
+    pub bodies: Arc<Bodies>,
     /// Documents.
     pub renderer: Renderer,
     /// Where lists go on.
@@ -108,7 +111,7 @@ impl Service for Door {
             in_flight: u32::try_from(IN_FLIGHT_MAX).unwrap_or(u32::MAX),
             page: super::reads::PAGE_MAX,
             command_bytes: u64::try_from(super::asked::COMMAND_BYTES).unwrap_or(u64::MAX),
-            message_bytes: 256 * 1024,
+            message_bytes: wire::MESSAGE_BYTES_MAX,
             report_bytes: 1024 * 1024,
         }
     }
@@ -144,6 +147,11 @@ impl Service for Door {
             Route::Hello | Route::Absent => Err(unknown(method)),
             Route::Change(_) | Route::Read(_) | Route::Accept | Route::Retire if *front.draining.borrow() => {
                 Err(super::inbox::leaving())
+            }
+            // A message goes on whether its sender stays or not: its text is held until it is decided (requirement R5).
+            Route::Change(change @ Change::Send) => {
+                let sent = tokio::spawn(async move { front.change(caller, change, method, params).await });
+                sent.await.unwrap_or_else(|error| Err(WireError::new(ErrorCode::Internal, error.to_string())))
             }
             Route::Change(change) => front.change(caller, change, method, params).await,
             Route::Accept => front.accept(&caller, params).await,
@@ -236,6 +244,7 @@ impl Front {
 
     /// A session's document with the newest sign of life.
     pub(super) fn document(&self, session: &Session, generation: u64) -> wire::Session {
-        self.renderer.session(session, generation, self.hosts.seen(&session.id))
+        let queue = super::render::queue(&self.view.read(), &session.id);
+        self.renderer.session(session, generation, (self.hosts.seen(&session.id), queue))
     }
 }

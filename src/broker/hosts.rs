@@ -9,7 +9,7 @@ use super::view::View;
 use super::words::{exited, obstacle, phase, run_of};
 use crate::host::client::{Launch, LaunchOutcome, Link, LinkError, Spawner, remove_session_files};
 use crate::host::wire::{EpisodeState, HostRecord, Push};
-use crate::machine::{Effect, Observation, SessionId, Word, limits};
+use crate::machine::{Effect, Hand, Observation, SessionId, Word, limits};
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +46,7 @@ pub struct Hosts {
     runtime: PathBuf,
     generation: u64,
     pub(super) view: Arc<View>,
-    inbox: Inbox,
+    pub(super) inbox: Inbox,
     spawner: Spawner,
     handle: Handle,
     launches: Semaphore,
@@ -110,6 +110,12 @@ impl Hosts {
             })),
             // Nothing in it waits for the runtime: its thread is spared both ways.
             Effect::Remove { session } => drop(self.handle.spawn_blocking(move || hosts.remove(session))),
+            Effect::Deliver { session, episode, message, attempt } => {
+                drop(self.handle.spawn(hosts.deliver(session, episode, (message, attempt))));
+            }
+            Effect::Probe { session, episode, message, attempt } => {
+                drop(self.handle.spawn(hosts.probe(session, episode, (message, attempt))));
+            }
         }
     }
 
@@ -136,7 +142,7 @@ impl Hosts {
     async fn launch(self: &Arc<Self>, session: SessionId, episode: u32, deadline_boot_us: u64) {
         let _permit = self.launches.acquire().await.expect("the semaphore is never closed");
         let spec = self.view.read().sessions.get(&session).map(|session| session.spec.to_string());
-        let Some(spec_digest) = spec else { return self.inbox.post(Post::Again(session)).await };
+        let Some(spec_digest) = spec else { return self.inbox.post(Post::Again(session, Hand::Life)).await };
         let left_us = deadline_boot_us.saturating_sub(clock::boot_us());
         let launch = Launch {
             root: self.root.clone(),
@@ -210,10 +216,10 @@ impl Hosts {
         Some((linked.number, linked.link.clone()))
     }
 
-    /// Whether this episode's host is listened to.
-    pub(super) fn is_linked(&self, session: &SessionId, episode: u32) -> bool {
+    /// The connection to this episode's host, if it is listened to.
+    pub(super) fn link(&self, session: &SessionId, episode: u32) -> Option<Link> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        links.get(session).is_some_and(|linked| linked.episode == episode)
+        links.get(session).filter(|linked| linked.episode == episode).map(|linked| linked.link.clone())
     }
 
     fn is_stopping(&self, session: &SessionId) -> bool {
@@ -243,7 +249,7 @@ impl Hosts {
                 tracing::warn!(session = session.as_str(), %error, "its files cannot be removed; trying again");
                 drop(self.handle.clone().spawn(async move {
                     tokio::time::sleep(LOOK_AGAIN_MAX).await;
-                    self.inbox.post(Post::Again(session)).await;
+                    self.inbox.post(Post::Again(session, Hand::Life)).await;
                 }));
             }
         }
@@ -252,7 +258,7 @@ impl Hosts {
     /// Nothing is removed under a host. The removal stays owed and leaves again.
     async fn remove_once_released(self: Arc<Self>, session: SessionId) {
         released(&self.root, &session, u32::MAX).await;
-        self.inbox.post(Post::Again(session)).await;
+        self.inbox.post(Post::Again(session, Hand::Life)).await;
     }
 
     fn episode_of(&self, session: &SessionId) -> u32 {

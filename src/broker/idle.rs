@@ -5,7 +5,7 @@
 //! unheard, and then starts the next one. Looking at this costs no wake-up: it is done when the watch looks anyway.
 
 use super::front::{Door, Front};
-use crate::machine::{self, Outcome, State};
+use crate::machine::{self, Message, MessageState, Outcome, State};
 use crate::os::clock;
 use crate::rpc::listener::Server;
 use std::time::Duration;
@@ -19,6 +19,8 @@ pub enum Busy {
     Sessions,
     /// An operation was accepted and is not settled.
     Operations,
+    /// A message waits for a session that somebody will resume.
+    Messages,
     /// Something is owed to the world: files to be removed, say.
     Owed,
     /// A session is fenced, or an operation uncertain: somebody will come and ask.
@@ -93,6 +95,10 @@ fn doubtful(state: &State) -> Option<Busy> {
     if fenced || uncertain() {
         return Some(Busy::Doubts);
     }
+    let queued = |message: &Message| message.state == MessageState::Queued;
+    if state.messages.values().any(|message| queued(message)) {
+        return Some(Busy::Messages);
+    }
     machine::outstanding(state).first().map(|_| Busy::Owed)
 }
 
@@ -109,7 +115,9 @@ mod tests {
 
     #[test]
     fn each_reason_begins_the_time_anew() {
-        for busy in [Busy::Clients, Busy::Sessions, Busy::Operations, Busy::Owed, Busy::Doubts, Busy::Ledger] {
+        for busy in
+            [Busy::Clients, Busy::Sessions, Busy::Operations, Busy::Messages, Busy::Owed, Busy::Doubts, Busy::Ledger]
+        {
             let mut idle = idle(Some(10));
             assert!(!idle.is_due(9 * SECOND, None, || None));
             assert!(!idle.is_due(10 * SECOND, Some(busy), || None), "{busy:?}");

@@ -3,7 +3,7 @@
 
 use super::retiring::{Order, Retirement};
 use super::turn::Told;
-use crate::machine::{Observation, Request, SessionId};
+use crate::machine::{Hand, MessageId, Observation, Request, SessionId};
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 use ostler_ledger::{AppendError, Entry, Position, RetireError, SnapshotError};
 use std::collections::BTreeMap;
@@ -29,8 +29,10 @@ pub enum Post<T = oneshot::Sender<Told>> {
         /// Whether it answers the effect that was under way for this session.
         answers: bool,
     },
-    /// The effect under way came to nothing and may leave again.
-    Again(SessionId),
+    /// A session pulls messages, and where the word goes that they are delivered.
+    Pull(SessionId, Vec<MessageId>, T),
+    /// The effect of this kind that is under way came to nothing and may leave again.
+    Again(SessionId, Hand),
     /// Last-seen times to be checkpointed, and who wants to know when they are durable.
     Beat(BTreeMap<SessionId, u64>, Option<oneshot::Sender<()>>),
     /// Records of the ledger's own, which change nothing in the state, and who wants to know when they are durable.
@@ -66,8 +68,20 @@ impl Inbox {
     /// # Errors
     /// `busy` if the queue is full, `draining` if the broker is leaving.
     pub async fn ask(&self, request: Request) -> Result<Told, WireError> {
+        self.told(|reply| Post::Request(request, reply)).await
+    }
+
+    /// Pulls a session's messages; when this returns they are delivered, durably.
+    ///
+    /// # Errors
+    /// As [`Inbox::ask`].
+    pub async fn pull(&self, session: SessionId, messages: Vec<MessageId>) -> Result<Told, WireError> {
+        self.told(|reply| Post::Pull(session, messages, reply)).await
+    }
+
+    async fn told(&self, post: impl FnOnce(oneshot::Sender<Told>) -> Post) -> Result<Told, WireError> {
         let (reply, answer) = oneshot::channel();
-        self.posts.try_send(Post::Request(request, reply)).map_err(|refused| match refused {
+        self.posts.try_send(post(reply)).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => {
                 WireError::new(ErrorCode::Busy, "too many requests wait for their turn; nothing was done. Try again")
             }

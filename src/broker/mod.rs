@@ -4,12 +4,16 @@
 /// Parameters become requests.
 pub mod accept;
 pub mod asked;
+/// Texts of messages.
+pub mod bodies;
 /// The state stated again.
 mod carry;
 /// Mutating calls.
 pub mod changes;
 /// Events and records.
 pub mod codec;
+/// Messages on their way to hosts.
+mod deliver;
 /// The turn's thread.
 pub mod desk;
 /// Publishing the discovery record.
@@ -36,12 +40,16 @@ pub mod idle;
 pub mod inbox;
 /// How a broker leaves.
 mod leaving;
+/// A message as its program gets it.
+mod letter;
 /// The broker lock.
 pub mod lock;
 /// The broker's log file.
 pub mod log;
 /// What became of an episode.
 mod looks;
+/// Calls about messages.
+mod messages;
 /// Operations as callers look them up.
 pub mod operations;
 /// Which effect may leave now.
@@ -92,10 +100,14 @@ pub mod snapshot;
 pub mod start;
 /// Events as they are stored.
 mod stored;
+/// What leaves a turn.
+pub mod told;
 /// The single writer.
 pub mod turn;
 #[cfg(test)]
 mod turn_tests;
+/// Refusals about messages.
+mod unsent;
 /// What readers see.
 pub mod view;
 /// The publication watch.

@@ -1,7 +1,7 @@
 //! The points that the turn and the hands of the broker pass: which one a record, an effect or a word of the world stands at.
 //! Nothing is decided here, and a release build does nothing here.
 
-use crate::machine::{Effect, Event, HostChange, Kind, SessionChange, Word};
+use crate::machine::{Effect, Event, HostChange, Kind, MessageChange, SessionChange, Word};
 use crate::os::fail::{Point, pass};
 
 /// These records are synced, and nothing that follows from them has left.
@@ -17,7 +17,19 @@ pub(super) fn effect(effect: &Effect) {
         Effect::Launch { .. } => Point::EffectResume,
         Effect::Stop { .. } => Point::EffectStop,
         Effect::Remove { .. } => Point::EffectRemove,
+        Effect::Deliver { .. } => Point::EffectDeliver,
+        Effect::Probe { .. } => Point::EffectProbe,
     });
+}
+
+/// A message is about to be handed to its host.
+pub(super) fn handing() {
+    pass(Point::DeliverHanding);
+}
+
+/// Its host has answered, or will not.
+pub(super) fn handed() {
+    pass(Point::DeliverHanded);
 }
 
 /// The world has said this, and nobody knows yet.
@@ -36,16 +48,31 @@ fn of_record(event: &Event) -> Option<Point> {
             Kind::Stop => Point::RecordStop,
             Kind::Delete => Point::RecordDelete,
             Kind::Prune => Point::RecordPrune,
-            Kind::Reconcile | Kind::Resolve => return None,
+            Kind::Send => Point::RecordSend,
+            Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge => return None,
         },
         Event::Host { body: HostChange::Started(_), .. } => Point::RecordStarted,
         Event::Host { body: HostChange::Adopted(_), .. } => Point::RecordAdopted,
         Event::Session { body: SessionChange::Ended { .. }, .. } => Point::RecordEnded,
         Event::Session { body: SessionChange::Removed, .. } => Point::RecordRemoved,
         Event::Finish { .. } => Point::RecordOutcome,
+        Event::Message { body, .. } => match body.change {
+            MessageChange::Sending => Point::RecordSending,
+            MessageChange::Delivered { .. } => Point::RecordDelivered,
+            MessageChange::Pulled => Point::RecordPulled,
+            MessageChange::Acknowledged
+            | MessageChange::Returned { .. }
+            | MessageChange::Uncertain { .. }
+            | MessageChange::Cancelled { .. }
+            | MessageChange::Expired
+            | MessageChange::Failed { .. } => return None,
+        },
+        Event::Queue { .. } => Point::RecordClosed,
         Event::Host { body: HostChange::Unopened, .. }
         | Event::Session {
-            body: SessionChange::Aborted | SessionChange::Deleting | SessionChange::Forgotten, ..
+            body:
+                SessionChange::Aborted | SessionChange::Deleting | SessionChange::Forgotten | SessionChange::Woken { .. },
+            ..
         }
         | Event::Fence { .. }
         | Event::Conflict { .. }
@@ -61,6 +88,7 @@ fn of_word(word: &Word) -> Option<Point> {
         Word::Exited { .. } => Point::WordEnded,
         Word::HostLost => Point::WordHostLost,
         Word::Removed => Point::WordRemoved,
+        Word::Mail { .. } => Point::WordMail,
         Word::NeverOpened | Word::MachineLost | Word::Foreign { .. } => return None,
     })
 }

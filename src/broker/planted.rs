@@ -70,7 +70,12 @@ impl Planted {
                     Some(_) | None => Effect::Judge { session, episode },
                 }
             }
-            Effect::Judge { .. } | Effect::Launch { .. } | Effect::Stop { .. } | Effect::Remove { .. } => effect,
+            Effect::Judge { .. }
+            | Effect::Launch { .. }
+            | Effect::Stop { .. }
+            | Effect::Remove { .. }
+            | Effect::Deliver { .. }
+            | Effect::Probe { .. } => effect,
         }
     }
 
@@ -79,7 +84,7 @@ impl Planted {
         match input {
             Input::Request(request) => Input::Request(self.request(state, request)),
             Input::Observation(observation) => Input::Observation(self.observation(state, observation)),
-            Input::Beat { .. } | Input::Tick | Input::Generation(_) => input,
+            Input::Beat { .. } | Input::Tick | Input::Generation(_) | Input::Pull { .. } => input,
         }
     }
 
@@ -95,6 +100,7 @@ impl Planted {
             | Word::MachineLost
             | Word::Adopted(_)
             | Word::Foreign { .. }
+            | Word::Mail { .. }
             | Word::Removed => return,
         };
         if of.is_some_and(|of| self.revive_deleted && of.run.is_some())

@@ -6,7 +6,7 @@ use super::front::Front;
 use super::refused::{as_seen_by, refused};
 use super::render;
 use super::route::Read;
-use crate::machine::{OperationId, Scope, Session, SessionId, State, Status};
+use crate::machine::{MessageId, OperationId, Scope, Session, SessionId, State, Status};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
@@ -34,6 +34,8 @@ pub enum Position {
     Sessions(u64, Box<ListParams>),
     /// Of operations.
     Operations(OperationId, Option<SessionId>),
+    /// Of a session's messages.
+    Messages(MessageId, SessionId),
 }
 
 /// The result of `session.list`, whose sessions are written already.
@@ -55,6 +57,9 @@ impl Front {
             Read::Endpoint => self.endpoint(&scope, &decode(params)?),
             Read::Operation => self.operation(&scope, &decode(params)?).await,
             Read::Operations => self.operations(&caller, decode(params)?),
+            Read::Message => self.message(&scope, &decode(params)?),
+            Read::Messages => self.messages(&caller, &decode(params)?),
+            Read::Inbox => self.pull(&scope, decode(params)?).await,
         }
     }
 
@@ -84,7 +89,7 @@ impl Front {
             None => (None, Box::new(params)),
             Some(cursor) => match self.position(caller, cursor)? {
                 Position::Sessions(after, filter) => (Some(after), filter),
-                Position::Operations(..) => return Err(other_list()),
+                Position::Operations(..) | Position::Messages(..) => return Err(other_list()),
             },
         };
         let recent_us = now().wall_us.saturating_sub(RECENT_US);
@@ -146,8 +151,11 @@ impl Front {
             let reached = match params.until {
                 WaitFor::Ended => !current.status.is_live(),
                 WaitFor::Ready => current.status == Status::Ready,
-                // No session turn runs in this version, so a session that is up, or down, is idle.
-                WaitFor::Idle => current.status == Status::Ready || !current.status.is_live(),
+                // No session turn is known of in this version, so one that is up, or down, and for which nothing waits is idle.
+                WaitFor::Idle => {
+                    let settled = current.status == Status::Ready || !current.status.is_live();
+                    settled && Self::is_idle(&self.view.read(), &current.id)
+                }
             };
             if reached {
                 return Ok(encode(&SessionResult { session: self.document(&current, generation) }));

@@ -51,7 +51,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
         Refusal::Stopping { session } => WireError::new(
             ErrorCode::SessionStopping,
             format!(
-                "session {session} is being stopped and was not resumed. \
+                "session {session} is being stopped; nothing was done. \
                  `ostler wait {session}`, then try again"
             ),
         )
@@ -69,6 +69,13 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::Capacity { .. }
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
+        Refusal::SessionOnly
+        | Refusal::NoMessage { .. }
+        | Refusal::HasEnded { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::Framing { .. }
+        | Refusal::Incapable { .. }
+        | Refusal::MessageSettled { .. } => super::unsent::unsent(refusal),
     }
 }
 
@@ -253,6 +260,13 @@ fn guarded(refusal: &Refusal) -> WireError {
         | Refusal::NameTaken { .. }
         | Refusal::Live { .. }
         | Refusal::Stopping { .. }
+        | Refusal::SessionOnly
+        | Refusal::NoMessage { .. }
+        | Refusal::HasEnded { .. }
+        | Refusal::QueueFull { .. }
+        | Refusal::Framing { .. }
+        | Refusal::Incapable { .. }
+        | Refusal::MessageSettled { .. }
         | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),
     }
 }
@@ -328,7 +342,12 @@ pub fn told(told: &Told, ledger: &Path) -> Option<WireError> {
     match told {
         Told::Refused(refusal) => Some(refused(refusal)),
         Told::Storage { full, message } => Some(storage(ledger, *full, message)),
-        Told::Settled { .. } | Told::Prepare { .. } | Told::Recall(_) | Told::Look { .. } => None,
+        Told::Settled { .. }
+        | Told::Prepare { .. }
+        | Told::Recall(_)
+        | Told::Look { .. }
+        | Told::Store { .. }
+        | Told::Pulled => None,
     }
 }
 

@@ -80,7 +80,12 @@ impl Renderer {
     }
 
     /// A session's document. `generation` is the broker's; `seen_us` what its host said since the last beat.
-    pub fn session(&self, session: &machine::Session, generation: u64, seen_us: Option<u64>) -> wire::Session {
+    pub fn session(
+        &self,
+        session: &machine::Session,
+        generation: u64,
+        (seen_us, waiting): (Option<u64>, wire::Queue),
+    ) -> wire::Session {
         let summary = self.summary(&session.id, session.status == Status::Deleted);
         let live = session.status.is_live();
         let run = session.run.as_ref().filter(|_| live);
@@ -98,7 +103,7 @@ impl Renderer {
             cwd: summary.cwd.clone(),
             labels: session.labels.clone(),
             parent: session.parent.as_ref().map(ToString::to_string),
-            adapter: wire::Adapter::Inbox,
+            adapter: adapter(session.adapter),
             created_at: Timestamp::from_us(session.created_us),
             started_at: session.started_us.map(Timestamp::from_us),
             ended_at: session.ended_us.map(Timestamp::from_us),
@@ -109,7 +114,7 @@ impl Renderer {
                 generation: u64::from(session.episode),
                 incarnation: run.incarnation.to_string(),
             }),
-            queue: wire::Queue::default(),
+            queue: waiting,
             fence: session.fence.as_ref().map(|fence| wire::Fence {
                 operation: fence.operation.map(|id| id.to_string()),
                 reason: fence.reason.clone(),
@@ -121,7 +126,7 @@ impl Renderer {
     /// the session is there, what never changes; what changes and was not stored is null, so that nothing of now stands beside what was then.
     pub fn session_of(&self, state: &State, operation: &Operation, stored: bool) -> Option<wire::Session> {
         let id = operation.session.as_ref()?;
-        let current = state.sessions.get(id).map(|session| self.session(session, state.generation, None));
+        let current = state.sessions.get(id).map(|of| self.session(of, state.generation, (None, queue(state, id))));
         let mut document = current.unwrap_or_else(|| tombstone(id, operation));
         if stored {
             let gained = &operation.gained;
@@ -232,6 +237,63 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::Prune => Method::SessionPrune,
         machine::Kind::Reconcile => Method::SessionReconcile,
         machine::Kind::Resolve => Method::OperationResolve,
+        machine::Kind::Send => Method::MessageSend,
+        machine::Kind::Cancel => Method::MessageCancel,
+        machine::Kind::ResolveMessage => Method::MessageResolve,
+        machine::Kind::Acknowledge => Method::InboxAck,
+    }
+}
+
+/// What waits for a session.
+pub fn queue(state: &State, session: &SessionId) -> wire::Queue {
+    let (messages, bytes) = state.waiting(session);
+    wire::Queue { messages: u64::try_from(messages).unwrap_or(u64::MAX), bytes }
+}
+
+fn adapter(adapter: machine::Adapter) -> wire::Adapter {
+    match adapter {
+        machine::Adapter::Inbox => wire::Adapter::Inbox,
+        machine::Adapter::Lines | machine::Adapter::JsonLines => wire::Adapter::Lines,
+    }
+}
+
+/// A message's document.
+pub fn message(message: &machine::Message) -> wire::Message {
+    wire::Message {
+        id: message.id.to_string(),
+        session_id: message.session.to_string(),
+        from: super::letter::sender(&message.from),
+        mode: match message.mode {
+            machine::Mode::Queue => wire::MessageMode::Queue,
+            machine::Mode::Interrupt => wire::MessageMode::Interrupt,
+        },
+        state: match message.state {
+            machine::MessageState::Queued => wire::MessageState::Queued,
+            machine::MessageState::Sending => wire::MessageState::Sending,
+            machine::MessageState::Delivered => wire::MessageState::Delivered,
+            machine::MessageState::Acknowledged => wire::MessageState::Acknowledged,
+            machine::MessageState::Cancelled => wire::MessageState::Cancelled,
+            machine::MessageState::Failed => wire::MessageState::Failed,
+            machine::MessageState::Expired => wire::MessageState::Expired,
+            machine::MessageState::Uncertain => wire::MessageState::Uncertain,
+        },
+        reason: message.reason.clone(),
+        key: message.key.as_str().parse().expect("the machine's keys and the wire's have one grammar"),
+        bytes: message.body.bytes,
+        requested_at: Timestamp::from_us(message.requested_us),
+        expires_at: message.expires_us.map(Timestamp::from_us),
+        accepted_at: message.accepted_us.map(Timestamp::from_us),
+        turn: None,
+        redeliveries: message.redeliveries,
+    }
+}
+
+/// What came of a withdrawal, on the wire.
+pub fn withdrawal(withdrawal: machine::Withdrawal) -> wire::CancelOutcome {
+    match withdrawal {
+        machine::Withdrawal::Cancelled => wire::CancelOutcome::Cancelled,
+        machine::Withdrawal::TooLate => wire::CancelOutcome::TooLate,
+        machine::Withdrawal::AlreadyFinal => wire::CancelOutcome::AlreadyFinal,
     }
 }
 

@@ -35,16 +35,19 @@ impl Need {
     pub(super) fn of(input: &Input, serving: bool) -> Self {
         match input {
             Input::Observation(_) | Input::Tick => Self::Settles,
-            Input::Generation(_) => Self::Ends,
+            Input::Generation(_) | Input::Pull { .. } => Self::Ends,
             Input::Beat { .. } if serving => Self::Begins,
             Input::Beat { .. } => Self::Ends,
             Input::Request(request) => match request.action {
-                Action::Spawn { .. } | Action::Resume { .. } => Self::Begins,
+                Action::Spawn { .. } | Action::Resume { .. } | Action::Send(_) => Self::Begins,
                 Action::Stop { .. }
                 | Action::Delete { .. }
                 | Action::Prune { .. }
                 | Action::Reconcile { .. }
-                | Action::Resolve { .. } => Self::Ends,
+                | Action::Resolve { .. }
+                | Action::Cancel { .. }
+                | Action::ResolveMessage { .. }
+                | Action::Acknowledge { .. } => Self::Ends,
             },
         }
     }
@@ -102,11 +105,13 @@ impl<S: Storage, T> Turn<S, T> {
             // What needs no disk is answered: a refusal binds nothing, and what an earlier turn recorded still holds.
             let undone = |answer: &Answer| match answer {
                 Answer::Operation { id, .. } => self.state.operations.get(id).is_none(),
+                Answer::Pulled => true,
                 Answer::Nothing
                 | Answer::Refused(_)
                 | Answer::Prepare { .. }
                 | Answer::Recall(_)
                 | Answer::Look { .. }
+                | Answer::Store { .. }
                 | Answer::Recalled(_) => false,
             };
             let (lost, kept): (Vec<_>, Vec<_>) = lost.into_iter().partition(|(_, _, answer)| undone(answer));

@@ -348,7 +348,12 @@ fn every_piece_fits_a_line_whatever_is_in_it() {
     let label = |number: usize| (format!("label-{number}"), "\"\\\u{1}ü😀".repeat(18));
     for letter in "abcdefghijklmnop".chars() {
         let prepared = Some(PreparedSession { id: session(&letter.to_string()), spec: Digest([7; 32]) });
-        let action = Action::Spawn { prepared, name: None, labels: (0..32).map(label).collect() };
+        let action = Action::Spawn {
+            prepared,
+            name: None,
+            labels: (0..32).map(label).collect(),
+            adapter: crate::machine::Adapter::Inbox,
+        };
         run(&mut turn, vec![(request(&format!("key-{letter}"), 1, action), None)]).unwrap();
     }
     let state = turn.view().read().clone();

@@ -34,6 +34,10 @@ pub enum Change {
     Prune,
     Reconcile,
     Resolve,
+    Send,
+    Cancel,
+    ResolveMessage,
+    Acknowledge,
 }
 
 /// Calls that only look.
@@ -47,6 +51,9 @@ pub enum Read {
     Endpoint,
     Operation,
     Operations,
+    Message,
+    Messages,
+    Inbox,
 }
 
 /// Looks it up.
@@ -71,19 +78,19 @@ pub fn route(method: Method) -> Route {
         Method::LedgerRetire => Route::Retire,
         Method::OperationGet => Route::Read(Read::Operation),
         Method::OperationList => Route::Read(Read::Operations),
+        Method::MessageSend => Route::Change(Change::Send),
+        Method::MessageCancel => Route::Change(Change::Cancel),
+        Method::MessageResolve => Route::Change(Change::ResolveMessage),
+        Method::InboxAck => Route::Change(Change::Acknowledge),
+        Method::MessageGet => Route::Read(Read::Message),
+        Method::MessageList => Route::Read(Read::Messages),
+        Method::InboxRead => Route::Read(Read::Inbox),
         Method::SessionFork
         | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
         | Method::SessionTurn
-        | Method::MessageSend
-        | Method::MessageGet
-        | Method::MessageList
-        | Method::MessageCancel
-        | Method::MessageResolve
-        | Method::InboxRead
-        | Method::InboxAck
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList

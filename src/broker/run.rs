@@ -4,6 +4,7 @@
 //! once a second to see whether it is still the broker of its root.
 
 use super::accept::Standing;
+use super::bodies::Bodies;
 use super::desk::{Desk, Ended, World};
 use super::discovery;
 use super::front::{Door, Front, Leave};
@@ -316,6 +317,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         view: begun.turn.view(),
         inbox: posts.clone(),
         hosts,
+        bodies: Arc::new(Bodies::new(begun.root.path().to_owned())),
         renderer: Renderer::new(begun.root.path().to_owned()),
         cursors: Mutex::default(),
         degraded: degraded_seen,

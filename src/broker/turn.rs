@@ -14,11 +14,12 @@ use super::fold::{self, FoldError, Folded};
 pub use super::planted::Planted;
 use super::reserve::Need;
 use super::snapshot::{FOLD, Snapshot};
+pub use super::told::{Release, Told};
 use super::view::{Head, View};
 use crate::machine::limits::Retention;
 use crate::machine::{
-    Answer, At, Decision, Digest, Effect, Event, Footprint, Generation, Input, Observation, Operation, OperationId,
-    Outcome, Refusal, Session, SessionChange, SessionId, State, Time, Word, apply, decide, outstanding, owed,
+    Answer, At, Decision, Digest, Effect, Event, Generation, Hand, Input, Observation, OperationId, Outcome, Session,
+    SessionChange, SessionId, State, Time, Word, apply, decide, follow, outstanding, owed,
 };
 use ostler_ledger::{AppendError, Entry, Ledger, Options, Recovery, Stamp, Storage, SyncError, turns_of};
 use std::collections::{BTreeSet, HashMap};
@@ -28,52 +29,6 @@ use std::sync::Arc;
 pub const BATCH_BYTES: usize = 192 * 1024;
 /// Conflict records that wait for a turn that syncs anyway. Of more than that there is no record.
 const CONFLICTS_KEPT: usize = 64;
-
-/// What a caller is told. It leaves after the sync of everything it speaks of.
-#[derive(Clone, Debug)]
-pub enum Told {
-    /// Refused; nothing changed.
-    Refused(Refusal),
-    /// The operation is settled or uncertain.
-    Settled {
-        /// Its outcome.
-        operation: Arc<Operation>,
-        /// Whether the key was known before.
-        replayed: bool,
-        /// The session as it was last, if it left the list in this turn.
-        gone: Option<Arc<Session>>,
-    },
-    /// Put the episode's files on disk and ask again.
-    Prepare {
-        /// The session, or none for a new one.
-        session: Option<SessionId>,
-        /// The episode.
-        episode: u32,
-    },
-    /// The key may belong to one of these operations: read their records back and ask again.
-    Recall(Vec<Footprint>),
-    /// Look at this session's processes and files and ask again.
-    Look {
-        /// Which.
-        session: SessionId,
-    },
-    /// The disk would not take the record; nothing changed.
-    Storage {
-        /// Whether it is full.
-        full: bool,
-        /// What the system said.
-        message: String,
-    },
-}
-
-/// What leaves a turn.
-#[derive(Debug)]
-pub enum Release<T> {
-    /// An answer for the holder of this ticket.
-    Answer(T, Told),
-    /// What this session owes now has been derived anew.
-    Owed(SessionId, Option<Effect>),
-}
 
 /// Why a broker cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -284,7 +239,7 @@ impl<S: Storage, T> Turn<S, T> {
                 self.conflicts.truncate(CONFLICTS_KEPT);
             } else {
                 batch.need = batch.need.max(Need::of(&input, self.serving));
-                self.work(&mut batch, events, now);
+                self.work_through(&mut batch, events, now);
             }
             batch.inputs.push((input, ticket, answer));
             if batch.bytes > BATCH_BYTES {
@@ -326,6 +281,17 @@ impl<S: Storage, T> Turn<S, T> {
             need: Need::default(),
             gone: HashMap::new(),
             first_seq: self.ledger.next_seq(),
+        }
+    }
+
+    /// Works events, and what follows from them for the messages of their sessions.
+    fn work_through(&mut self, batch: &mut Batch<T>, events: Vec<Event>, now: Time) {
+        let sessions =
+            if self.state.lanes.is_empty() && !has_message(&events) { BTreeSet::new() } else { touched(&events) };
+        self.work(batch, events, now);
+        for session in sessions {
+            let events = follow(&self.state, now, &session);
+            self.work(batch, events, now);
         }
     }
 
@@ -415,6 +381,8 @@ impl<S: Storage, T> Turn<S, T> {
                 | Event::Host { .. }
                 | Event::Session { .. }
                 | Event::Fence { .. }
+                | Event::Message { .. }
+                | Event::Queue { .. }
                 | Event::Beat { .. }
                 | Event::Conflict { .. } => continue,
             };
@@ -438,6 +406,8 @@ impl<S: Storage, T> Turn<S, T> {
                 Answer::Prepare { session, episode } => Told::Prepare { session, episode },
                 Answer::Recall(footprints) => Told::Recall(footprints),
                 Answer::Look { session } => Told::Look { session },
+                Answer::Store { session } => Told::Store { session },
+                Answer::Pulled => Told::Pulled,
                 Answer::Recalled(operation) => Told::Settled { operation, replayed: true, gone: None },
                 Answer::Operation { id, replayed } => match self.settled(id, replayed, &batch.gone) {
                     Some(settled) => settled,
@@ -463,14 +433,16 @@ impl<S: Storage, T> Turn<S, T> {
     fn let_out(&self, told: Vec<(T, Told)>, batch: &Batch<T>, release: &mut dyn FnMut(Release<T>)) {
         told.into_iter().for_each(|(ticket, told)| release(Release::Answer(ticket, told)));
         for session in touched(&batch.events) {
-            let effect = owed(&self.state, &session).map(|effect| self.unasked(effect));
-            release(Release::Owed(session, effect));
+            for hand in Hand::ALL {
+                let effect = self.owed(&session, hand);
+                release(Release::Owed(session.clone(), hand, effect));
+            }
         }
     }
 
-    /// What this session owes now; asked when an effect has been answered without a change of the state.
-    pub fn owed(&self, session: &SessionId) -> Option<Effect> {
-        owed(&self.state, session).map(|effect| self.unasked(effect))
+    /// What this session owes now, of this kind; asked when an effect has been answered without a change of the state.
+    pub fn owed(&self, session: &SessionId, hand: Hand) -> Option<Effect> {
+        owed(&self.state, session, hand).map(|effect| self.unasked(effect))
     }
 
     fn unasked(&self, effect: Effect) -> Effect {
@@ -478,6 +450,10 @@ impl<S: Storage, T> Turn<S, T> {
         let effect = self.planted.effect(&self.state, effect);
         effect
     }
+}
+
+fn has_message(events: &[Event]) -> bool {
+    events.iter().any(|event| matches!(event, Event::Accept { body: crate::machine::Plan::Send { .. }, .. }))
 }
 
 pub(super) fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {

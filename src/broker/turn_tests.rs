@@ -49,7 +49,7 @@ pub(super) fn request(key: &str, digest: u8, action: Action) -> Input {
 
 pub(super) fn spawn(letter: &str) -> Action {
     let prepared = Some(PreparedSession { id: session(letter), spec: Digest([7; 32]) });
-    Action::Spawn { prepared, name: None, labels: BTreeMap::new() }
+    Action::Spawn { prepared, name: None, labels: BTreeMap::new(), adapter: crate::machine::Adapter::Inbox }
 }
 
 pub(super) fn started(letter: &str) -> Input {
@@ -74,6 +74,10 @@ pub(super) fn run_at(
         now,
         inputs,
         &mut |release| {
+            // None of these sessions has a message.
+            if matches!(release, Release::Owed(_, Hand::Mail, None)) {
+                return;
+            }
             left.push(match release {
                 Release::Answer(who, Told::Settled { operation, replayed, .. }) => {
                     format!("{who}: {} {replayed}", operation.id)
@@ -83,7 +87,9 @@ pub(super) fn run_at(
                 Release::Answer(who, Told::Recall(rows)) => format!("{who}: recall {rows:?}"),
                 Release::Answer(who, Told::Look { session }) => format!("{who}: look at {session}"),
                 Release::Answer(who, Told::Storage { full, .. }) => format!("{who}: storage, full {full}"),
-                Release::Owed(session, effect) => format!("{session} owes {}", effect.is_some()),
+                Release::Answer(who, Told::Store { session }) => format!("{who}: store for {session}"),
+                Release::Answer(who, Told::Pulled) => format!("{who}: pulled"),
+                Release::Owed(session, _, effect) => format!("{session} owes {}", effect.is_some()),
             });
         },
         &mut |_| {},
@@ -144,7 +150,8 @@ fn one_turn_takes_many_and_a_long_one_is_cut_into_appends() {
     let before = turn.syncs();
     let inputs = "abcdefghijklmnopqrstuvwxyz".chars().map(|letter| {
         let prepared = Some(PreparedSession { id: session(&letter.to_string()), spec: Digest([7; 32]) });
-        let action = Action::Spawn { prepared, name: None, labels: labels.clone() };
+        let action =
+            Action::Spawn { prepared, name: None, labels: labels.clone(), adapter: crate::machine::Adapter::Inbox };
         (request(&format!("key-{letter}"), 1, action), None)
     });
     let inputs = inputs.collect();

@@ -78,6 +78,9 @@ pub(crate) enum Command {
     Show(super::show::Args),
     Logs(super::logs::Args),
     Wait(super::wait::Args),
+    Send(super::send::Args),
+    Message(super::message::Args),
+    Inbox(super::inbox::Args),
     Stop(super::stop::Args),
     Resume(super::resume::Args),
     #[command(visible_alias = "rm")]
@@ -143,7 +146,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait stop resume delete prune reconcile operation status shutdown connect doctor \
+            "ensure run spawn list show logs wait send message inbox stop resume delete prune reconcile operation status shutdown connect doctor \
              ledger config schema completions man"
         );
     }
@@ -185,13 +188,14 @@ mod tests {
     #[test]
     fn what_later_versions_will_do_is_not_offered() {
         for line in [
-            "send a b",
+            "interrupt a",
             "upgrade",
             "mcp serve",
             "fork a",
             "doctor --fix lock",
             "doctor --fix modes",
             "spawn --adapter acp -- x",
+            "send a b --mode steer",
         ] {
             Cli::try_parse_from(std::iter::once("ostler").chain(line.split(' '))).expect_err(line);
         }

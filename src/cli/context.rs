@@ -20,7 +20,7 @@ use crate::rpc::method::Method;
 use crate::rpc::wire::Key;
 
 /// How long a plain call may take, the start of a broker included (contract section 4: ensure 10 s).
-const CALL: Duration = Duration::from_secs(30);
+pub(crate) const CALL: Duration = Duration::from_secs(30);
 /// How long a call may take that waits for a session to be ready: the start of a broker, and ready (section 4: 30 s), and some air.
 pub(crate) const READY: Duration = Duration::from_secs(60);
 

@@ -15,10 +15,12 @@ mod duration;
 mod ensure;
 mod exit;
 mod failure;
+mod inbox;
 mod ledger;
 mod list;
 mod logs;
 mod man;
+mod message;
 mod operation;
 mod output;
 mod output_tail;
@@ -30,6 +32,7 @@ mod request;
 mod resume;
 mod run;
 mod schema;
+mod send;
 mod sessions;
 mod settings;
 mod show;
@@ -92,6 +95,9 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Show(_)
         | Command::Logs(_)
         | Command::Wait(_)
+        | Command::Send(_)
+        | Command::Message(_)
+        | Command::Inbox(_)
         | Command::Stop(_)
         | Command::Resume(_)
         | Command::Delete(_)
@@ -126,6 +132,9 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Show(args) => show::run(&args, context),
         Command::Logs(args) => logs::run(&args, context),
         Command::Wait(args) => wait::run(&args, context),
+        Command::Send(args) => send::run(args, context),
+        Command::Message(args) => message::run(args, context),
+        Command::Inbox(args) => inbox::run(args, context),
         Command::Stop(args) => stop::run(&args, context),
         Command::Resume(args) => resume::run(&args, context),
         Command::Delete(args) => delete::run(&args, context),

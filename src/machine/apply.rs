@@ -48,7 +48,7 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             state.open += 1;
             state.keys.insert(bound, *op);
             state.operations.insert(*op, Arc::new(operation));
-            accept(state, sid.as_ref(), *ep, *op, *kind, act, body, at)?;
+            accept(state, sid.as_ref(), *ep, (*op, *kind), (act, key), body, at)?;
             state.hold(*op, sid.as_ref());
             Ok(())
         }
@@ -69,6 +69,8 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
         Event::Host { sid, ep, body } => host(state, sid, *ep, body, at),
         Event::Session { sid, ep, body } => change(state, sid, *ep, body, at),
         Event::Fence { sid, body, .. } => fence(state, sid, body),
+        Event::Message { sid, ep, body } => super::apply_mail::message(state, sid, *ep, body, at),
+        Event::Queue { sid, body, .. } => super::apply_mail::queue(state, sid, body, at),
         Event::Beat { body } => {
             for (id, seen_us) in &body.seen {
                 if let Some(session) = state.sessions.get_mut(id) {
@@ -172,14 +174,12 @@ fn settle(
     Ok(())
 }
 
-#[expect(clippy::too_many_arguments, reason = "the members of one record, passed once")]
 fn accept(
     state: &mut State,
     sid: Option<&SessionId>,
     ep: Option<u32>,
-    op: OperationId,
-    kind: Kind,
-    act: &Actor,
+    (op, kind): (OperationId, Kind),
+    (act, key): (&Actor, &Key),
     plan: &Plan,
     at: At,
 ) -> Result<(), Illegal> {
@@ -192,28 +192,23 @@ fn accept(
         return Ok(());
     }
     let sid = sid.ok_or(NO_SESSION)?;
+    if let Plan::Send { .. } = plan {
+        return super::apply_mail::sent(state, sid, (op, act, key), plan, at);
+    }
     let session = Arc::make_mut(state.sessions.get_mut(sid).ok_or(NO_SESSION)?);
     let (live, gone) = (session.status.is_live(), session.status == Status::Deleted);
     let legal = match plan {
         Plan::Launch { .. } | Plan::Remove => !live && !gone,
         Plan::End { .. } => live,
         Plan::Settle => !gone,
-        Plan::Join | Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => true,
+        Plan::Join | Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => true,
     };
     if !legal {
         return Err(Illegal("a plan that cannot follow the session's status"));
     }
     match plan {
         Plan::Launch { deadline_boot_us } => {
-            let prior = Session { prior: None, latest: Vec::new(), held: Runs::default(), ..session.clone() };
-            session.prior = Some(Arc::new(prior));
-            session.status = Status::Starting;
-            session.episode = ep.ok_or(Illegal("a launch without its episode"))?;
-            session.next_episode = session.episode.saturating_add(1);
-            session.run = None;
-            (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
-            session.deadline_boot_us = *deadline_boot_us;
-            session.proven = generation;
+            launch(session, ep.ok_or(Illegal("a launch without its episode"))?, *deadline_boot_us, generation);
             session.starts = vec![op];
             state.live += 1;
         }
@@ -238,14 +233,34 @@ fn accept(
                     arm(&mut state.deadlines, session, at.time.boot_us);
                 }
             }
-            Kind::Spawn | Kind::Prune | Kind::Reconcile | Kind::Resolve => {
+            Kind::Spawn
+            | Kind::Prune
+            | Kind::Reconcile
+            | Kind::Resolve
+            | Kind::Send
+            | Kind::Cancel
+            | Kind::ResolveMessage
+            | Kind::Acknowledge => {
                 return Err(Illegal("this kind joins nothing"));
             }
         },
         Plan::Settle => session.settled_seq = op.0,
-        Plan::Spawn { .. } | Plan::Nothing | Plan::Prune { .. } => {}
+        Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => {}
     }
     Ok(())
+}
+
+/// A new episode begins; what the session was is kept until that is proven.
+fn launch(session: &mut Session, episode: u32, deadline_boot_us: u64, generation: u64) {
+    let prior = Session { prior: None, latest: Vec::new(), held: Runs::default(), ..session.clone() };
+    session.prior = Some(Arc::new(prior));
+    session.status = Status::Starting;
+    session.episode = episode;
+    session.next_episode = episode.saturating_add(1);
+    session.run = None;
+    (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
+    session.deadline_boot_us = deadline_boot_us;
+    session.proven = generation;
 }
 
 /// Sets when the callers of a stop are answered at the latest: some time after its deadline.
@@ -262,7 +277,7 @@ fn disarm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session) {
 }
 
 fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan: &Plan, at: At) -> Result<(), Illegal> {
-    let Plan::Spawn { name, labels, spec, deadline_boot_us } = plan else { return Ok(()) };
+    let Plan::Spawn { name, labels, spec, deadline_boot_us, adapter } = plan else { return Ok(()) };
     if state.sessions.get(sid).is_some() {
         return Err(Illegal("a session id is never used again"));
     }
@@ -278,6 +293,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         parent: act.sid.clone(),
         labels: labels.clone(),
         spec: *spec,
+        adapter: *adapter,
         created_seq: at.seq,
         created_us: at.time.wall_us,
         status: Status::Starting,
@@ -339,6 +355,14 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     }
     let row = state.sessions.get_mut(sid).ok_or(NO_SESSION)?;
     let session = Arc::make_mut(row);
+    if let SessionChange::Woken { deadline_boot_us } = change {
+        if session.status.is_live() || session.status == Status::Deleted || ep < session.next_episode {
+            return Err(Illegal("only what has ended is woken, for a new episode"));
+        }
+        launch(session, ep, *deadline_boot_us, state.generation);
+        state.live += 1;
+        return Ok(());
+    }
     if session.episode != ep {
         return Err(Illegal("a change of another episode"));
     }
@@ -348,6 +372,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Aborted => live,
         SessionChange::Deleting | SessionChange::Forgotten => !live && session.status != Status::Deleted,
         SessionChange::Removed => session.status == Status::Deleted,
+        SessionChange::Woken { .. } => false,
     };
     if !legal {
         return Err(Illegal("a change that cannot follow the session's status"));
@@ -384,6 +409,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Deleting => session.status = Status::Deleted,
         SessionChange::Forgotten => leave(state, sid, Some(ep), at),
         SessionChange::Removed => leave(state, sid, None, at),
+        SessionChange::Woken { .. } => {}
     }
     Ok(())
 }
@@ -409,6 +435,7 @@ pub fn chain_ended(state: &mut State, sid: &SessionId, at: At) -> bool {
 fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>, at: At) {
     let Some(session) = state.sessions.remove(sid) else { return };
     state.release(&session, at.time.wall_us);
+    state.drop_mail(sid);
     state.ages.remove(&session.created_seq);
     if let Some(name) = &session.name {
         state.names.remove(name);

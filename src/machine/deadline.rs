@@ -1,7 +1,7 @@
 //! The passing of time: which moment matters next, and what follows when it is there. A person's patience and the
 //! list's bound are the only two clocks the machine has; everything else the hosts watch themselves.
 
-use super::event::{Beat, Event, SessionChange};
+use super::event::{Beat, Event, MessageChange, SessionChange};
 use super::id::SessionId;
 use super::limits;
 use super::observe::{Settled, failure, finish};
@@ -14,11 +14,16 @@ use std::collections::BTreeMap;
 const FORGET_PER_TICK: usize = 100;
 
 /// The boot-clock instant, in microseconds, at which a tick has something to do; none if nothing waits for time.
-pub fn next_deadline(state: &State) -> Option<u64> {
+pub fn next_deadline(state: &State, now: Time) -> Option<u64> {
     if overfull(state) > 0 {
         return Some(0);
     }
-    state.deadlines.iter().next().map(|((due, _), _)| *due)
+    let stop = state.deadlines.iter().next().map(|((due, _), _)| *due);
+    let expiry = state.expiries.iter().next().map(|((expires_us, _), ())| {
+        let left_us = expires_us.saturating_sub(now.wall_us).min(limits::EXPIRY_LOOK_MS * 1_000);
+        now.boot_us.saturating_add(left_us)
+    });
+    stop.into_iter().chain(expiry).min()
 }
 
 fn overfull(state: &State) -> usize {
@@ -38,6 +43,12 @@ pub(super) fn tick(state: &State, now: Time) -> Vec<Event> {
         events.extend(
             waiting.filter_map(|op| finish(state, *op, Some(id), &Settled::Not(Outcome::Failed, late.clone()))),
         );
+    }
+    let expired = state.expiries.iter().take_while(|((expires_us, _), ())| *expires_us <= now.wall_us);
+    for ((_, id), ()) in expired.take(limits::EXPIRIES_PER_TICK) {
+        let message = state.messages.get(id);
+        let session = message.and_then(|message| state.sessions.get(&message.session));
+        events.extend(session.map(|session| super::lane::event(session, *id, MessageChange::Expired)));
     }
     let surplus = overfull(state).min(FORGET_PER_TICK);
     events.extend(super::decide::prunable(state, now, 0).take(surplus).map(|session| Event::Session {

@@ -53,6 +53,13 @@ pub enum Answer {
         /// Which.
         session: SessionId,
     },
+    /// The shell must put a message's text for this session on disk first and ask again.
+    Store {
+        /// Which.
+        session: SessionId,
+    },
+    /// What was pulled is delivered, durably.
+    Pulled,
     /// The outcome of this operation, which was let go and read back.
     Recalled(Arc<Operation>),
 }
@@ -62,6 +69,9 @@ pub fn decide(state: &State, now: Time, seq: u64, input: &Input) -> Decision {
     match input {
         Input::Request(request) => decide_request(state, now, seq, request),
         Input::Observation(observation) => plain(observe(state, now, observation)),
+        Input::Pull { session, messages } => {
+            Decision { events: super::mail::pull(state, session, messages), answer: Answer::Pulled }
+        }
         Input::Beat { seen, whole } => plain(super::deadline::beat(state, seen, *whole)),
         Input::Tick => plain(super::deadline::tick(state, now)),
         Input::Generation(generation) => plain(vec![Event::Generation { body: generation.clone() }]),
@@ -82,7 +92,13 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
     }
     let ask = Asked { state, now, seq, request };
     match &request.action {
-        Action::Spawn { prepared, name, labels } => ask.spawn(prepared.as_ref(), name.as_ref(), labels),
+        Action::Spawn { prepared, name, labels, adapter } => {
+            ask.spawn(prepared.as_ref(), name.as_ref(), labels, *adapter)
+        }
+        Action::Send(parcel) => ask.send(parcel),
+        Action::Cancel { message } => ask.cancel(message),
+        Action::ResolveMessage { message, again } => ask.settle_message(message, *again),
+        Action::Acknowledge { messages } => ask.acknowledge(messages),
         Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, 0, *prepared),
         Action::Stop { target, grace_ms } => ask.on_session(target, Ask::Stop, *grace_ms, None),
         Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
@@ -94,11 +110,11 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
 }
 
 /// A request with a key that binds nothing yet.
-struct Asked<'a> {
-    state: &'a State,
-    now: Time,
+pub(super) struct Asked<'a> {
+    pub(super) state: &'a State,
+    pub(super) now: Time,
     seq: u64,
-    request: &'a Request,
+    pub(super) request: &'a Request,
 }
 
 impl Asked<'_> {
@@ -106,7 +122,7 @@ impl Asked<'_> {
         OperationId(self.seq)
     }
 
-    fn accept(&self, kind: Kind, sid: Option<&SessionId>, ep: Option<u32>, body: Plan) -> Event {
+    pub(super) fn accept(&self, kind: Kind, sid: Option<&SessionId>, ep: Option<u32>, body: Plan) -> Event {
         Event::Accept {
             sid: sid.cloned(),
             ep,
@@ -119,12 +135,12 @@ impl Asked<'_> {
         }
     }
 
-    fn done(&self, kind: Kind, sid: Option<&SessionId>, res: Gained) -> Event {
+    pub(super) fn done(&self, kind: Kind, sid: Option<&SessionId>, res: Gained) -> Event {
         let op = self.operation();
         Event::Finish { sid: sid.cloned(), op, kind, st: Outcome::Succeeded, err: None, res, body: None }
     }
 
-    fn answered(&self, events: Vec<Event>) -> Decision {
+    pub(super) fn answered(&self, events: Vec<Event>) -> Decision {
         Decision { events, answer: Answer::Operation { id: self.operation(), replayed: false } }
     }
 
@@ -133,6 +149,7 @@ impl Asked<'_> {
         prepared: Option<&PreparedSession>,
         name: Option<&super::id::Name>,
         labels: &std::collections::BTreeMap<String, String>,
+        adapter: super::message::Adapter,
     ) -> Decision {
         if let Some(name) = name
             && let Some(by) = self.state.names.get(name)
@@ -153,6 +170,7 @@ impl Asked<'_> {
             labels: labels.clone(),
             spec: prepared.spec,
             deadline_boot_us: self.now.boot_after_ms(limits::START_WITHIN_MS),
+            adapter,
         };
         self.answered(vec![self.accept(Kind::Spawn, Some(&prepared.id), Some(1), plan)])
     }

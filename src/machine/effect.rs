@@ -1,11 +1,27 @@
 //! Work owed to the world, as a function of the state (law 4). Nothing here is remembered beside the state: a restart
 //! derives the same list, asks the world about each, and does what is left.
 
-use super::id::{OperationId, SessionId};
+use super::id::{MessageId, OperationId, SessionId};
+use super::lane::on_its_way;
 use super::session::{Session, Status};
 use super::state::State;
 
-/// One piece of owed work. A session owes at most one at a time.
+/// Which of a session's two kinds of work: neither waits for the other, and of each at most one piece is owed at a time. A message that a
+/// program does not read must not hold up its stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hand {
+    /// Its process and its files.
+    Life,
+    /// Its messages.
+    Mail,
+}
+
+impl Hand {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Life, Self::Mail];
+}
+
+/// One piece of owed work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Ask the world what became of a live episode: lock test, records, hello. Owed first after each restart.
@@ -38,6 +54,28 @@ pub enum Effect {
         /// The session.
         session: SessionId,
     },
+    /// Hand a message to the episode's host. Asked twice with one token, the host hands it over once and says the same twice.
+    Deliver {
+        /// The session.
+        session: SessionId,
+        /// The episode.
+        episode: u32,
+        /// The message.
+        message: MessageId,
+        /// The attempt's token.
+        attempt: u64,
+    },
+    /// Read what a host that is no more wrote down about a message.
+    Probe {
+        /// The session.
+        session: SessionId,
+        /// The episode to which the message went.
+        episode: u32,
+        /// The message.
+        message: MessageId,
+        /// The attempt's token.
+        attempt: u64,
+    },
 }
 
 impl Effect {
@@ -47,27 +85,41 @@ impl Effect {
             Self::Judge { session, .. }
             | Self::Launch { session, .. }
             | Self::Stop { session, .. }
-            | Self::Remove { session } => session,
+            | Self::Remove { session }
+            | Self::Deliver { session, .. }
+            | Self::Probe { session, .. } => session,
+        }
+    }
+
+    /// Which kind of work it is.
+    pub fn hand(&self) -> Hand {
+        match self {
+            Self::Judge { .. } | Self::Launch { .. } | Self::Stop { .. } | Self::Remove { .. } => Hand::Life,
+            Self::Deliver { .. } | Self::Probe { .. } => Hand::Mail,
         }
     }
 }
 
-/// What is owed for this session id now.
-pub fn owed(state: &State, id: &SessionId) -> Option<Effect> {
-    match state.sessions.get(id) {
-        Some(session) => owed_of(session, state.generation),
-        None => state.removals.get(id).map(|_| Effect::Remove { session: id.clone() }),
+/// What is owed for this session id now, of this kind.
+pub fn owed(state: &State, id: &SessionId, hand: Hand) -> Option<Effect> {
+    match (state.sessions.get(id), hand) {
+        (Some(session), Hand::Life) => owed_of(state, session),
+        (Some(session), Hand::Mail) => mail_of(state, session),
+        (None, Hand::Life) => state.removals.get(id).map(|_| Effect::Remove { session: id.clone() }),
+        (None, Hand::Mail) => None,
     }
 }
 
-/// All that is owed, in the order of session ids.
+/// All that is owed, in the order of session ids; messages after everything else.
 pub fn outstanding(state: &State) -> Vec<Effect> {
-    let sessions = state.sessions.values().filter_map(|session| owed_of(session, state.generation));
+    let sessions = state.sessions.values().filter_map(|session| owed_of(state, session));
     let removals = state.removals.iter().map(|(id, _)| Effect::Remove { session: id.clone() });
-    sessions.chain(removals).collect()
+    let lanes = state.lanes.iter().filter_map(|(id, _)| state.sessions.get(id));
+    sessions.chain(removals).chain(lanes.filter_map(|session| mail_of(state, session))).collect()
 }
 
-fn owed_of(session: &Session, generation: u64) -> Option<Effect> {
+fn owed_of(state: &State, session: &Session) -> Option<Effect> {
+    let generation = state.generation;
     let (id, episode, deadline_boot_us) = (session.id.clone(), session.episode, session.deadline_boot_us);
     // Also of a fenced one: each start of a broker asks the evidence again.
     if session.status.is_live() && session.proven < generation {
@@ -81,9 +133,23 @@ fn owed_of(session: &Session, generation: u64) -> Option<Effect> {
         Status::Stopping if session.run.is_some() => Some(Effect::Stop { session: id, episode, deadline_boot_us }),
         // A start that is under way answers first; one that was never issued is found not to have opened.
         Status::Stopping => Some(Effect::Judge { session: id, episode }),
+        // What its host wrote down of a message goes with the files.
+        Status::Deleted if mail_of(state, session).is_some() => None,
         Status::Deleted => Some(Effect::Remove { session: id }),
         Status::Ready | Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => None,
     }
+}
+
+fn mail_of(state: &State, session: &Session) -> Option<Effect> {
+    let message = on_its_way(state, state.lanes.get(&session.id)?)?;
+    let (id, episode, attempt) = (session.id.clone(), message.episode, message.attempt);
+    let (session, message, of) = (id, message.id, session);
+    if !of.status.is_live() || of.episode != episode {
+        return Some(Effect::Probe { session, episode, message, attempt });
+    }
+    // Until its host has answered, nothing is released to it.
+    let is_known = of.fence.is_none() && of.proven >= state.generation && of.run.is_some();
+    is_known.then_some(Effect::Deliver { session, episode, message, attempt })
 }
 
 /// Operations that are accepted and not settled, with the session each waits for.

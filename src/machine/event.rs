@@ -1,7 +1,8 @@
 //! The one event enum. It is also the stored form: what stands here is what stands in the ledger, member for member,
 //! frozen by golden files. The ledger adds position, chains, clocks and the turn's end. An unknown `t` stops a start.
 
-use super::id::{Digest, Key, Name, OperationId, Process, Scope, SessionId};
+use super::id::{Digest, Key, MessageId, Name, OperationId, Process, Scope, SessionId};
+use super::message::{Adapter, Body, Mode};
 use super::operation::{Actor, Failure, Gained, Kind, Outcome};
 use super::session::{Exit, Fence, Run, Status};
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 /// A fact, in the order of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "every second event is of the largest kind")]
 pub enum Event {
     /// A broker won the lock.
     Generation {
@@ -84,6 +86,24 @@ pub enum Event {
         /// The fence, or none.
         body: FenceChange,
     },
+    /// A message changed.
+    Message {
+        /// Whom it is for.
+        sid: SessionId,
+        /// The session's current episode.
+        ep: u32,
+        /// Which, and how.
+        body: MessageEvent,
+    },
+    /// All that waits for a session changed.
+    Queue {
+        /// The session.
+        sid: SessionId,
+        /// Its current episode.
+        ep: u32,
+        /// How.
+        body: QueueChange,
+    },
     /// Last-seen times of sessions: the heartbeat checkpoint. Names no session's chain: it is about all of them.
     Beat {
         /// The times.
@@ -147,6 +167,20 @@ pub enum Plan {
         spec: Digest,
         /// Until when the start may be issued.
         deadline_boot_us: u64,
+        /// How messages reach it.
+        #[serde(default, skip_serializing_if = "Adapter::is_inbox")]
+        adapter: Adapter,
+    },
+    /// Deliver a message.
+    Send {
+        /// Where in the queue it goes.
+        #[serde(default, skip_serializing_if = "Mode::is_queue")]
+        mode: Mode,
+        /// Where its text lies.
+        body: Body,
+        /// When it is no longer wanted, if it still waits then; wall clock, microseconds.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_us: Option<u64>,
     },
     /// Start a new episode.
     Launch {
@@ -206,6 +240,11 @@ pub enum SessionChange {
         /// When its host saw it end; wall clock, microseconds.
         at_us: u64,
     },
+    /// It starts again, because a message wants it: the episode of this record.
+    Woken {
+        /// Until when the start may be issued.
+        deadline_boot_us: u64,
+    },
     /// Its start was aborted: a spawned session is gone, a resumed one is what it was.
     Aborted,
     /// Its removal began.
@@ -214,6 +253,66 @@ pub enum SessionChange {
     Forgotten,
     /// Its files are gone: the tombstone.
     Removed,
+}
+
+/// A change of one message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageEvent {
+    /// Which.
+    pub message: MessageId,
+    /// How.
+    pub change: MessageChange,
+}
+
+/// How a message changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MessageChange {
+    /// It is on its way to the episode of this record; the record's position is the attempt's token.
+    Sending,
+    /// The adapter took all of it.
+    Delivered {
+        /// When; wall clock, microseconds.
+        at_us: u64,
+    },
+    /// Its session has pulled it.
+    Pulled,
+    /// Its session said that it has it.
+    Acknowledged,
+    /// It was not taken and waits again, or somebody wants it sent again.
+    Returned {
+        /// Which of the two.
+        reason: String,
+    },
+    /// It may have been delivered; nobody can tell.
+    Uncertain {
+        /// Why.
+        reason: String,
+    },
+    /// It was withdrawn.
+    Cancelled {
+        /// Why.
+        reason: String,
+    },
+    /// Its time was over.
+    Expired,
+    /// It can never be delivered, or was given up.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How all that waits for a session changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum QueueChange {
+    /// Nobody will take it any more.
+    Closed {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// A fence that went up, or none.

@@ -131,42 +131,60 @@ impl Key {
     }
 }
 
-/// An operation's id: the ledger position of the record that accepted it, so that `op-417` is record 417.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct OperationId(pub u64);
+macro_rules! position_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $rule:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(pub u64);
 
-impl OperationId {
-    /// Reads `op-N`.
-    ///
-    /// # Errors
-    /// [`Malformed`] for anything else.
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let digits = text.strip_prefix("op-").ok_or(Malformed("must be op-N"))?;
-        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-        let number = if plain { digits.parse().ok() } else { None };
-        number.map(Self).ok_or(Malformed("must be op-N"))
-    }
+        impl $name {
+            #[doc = concat!("Reads `", $prefix, "N`.")]
+            ///
+            /// # Errors
+            /// [`Malformed`] for anything else.
+            pub fn parse(text: &str) -> Result<Self, Malformed> {
+                let digits = text.strip_prefix($prefix).ok_or(Malformed($rule))?;
+                let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
+                let number = if plain { digits.parse().ok() } else { None };
+                number.map(Self).ok_or(Malformed($rule))
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = Malformed;
+            fn try_from(text: String) -> Result<Self, Malformed> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.to_string()
+            }
+        }
+    };
 }
 
-impl fmt::Display for OperationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "op-{}", self.0)
-    }
-}
+position_id!(
+    /// An operation's id: the ledger position of the record that accepted it, so that `op-417` is record 417.
+    OperationId,
+    "op-",
+    "must be op-N"
+);
 
-impl TryFrom<String> for OperationId {
-    type Error = Malformed;
-    fn try_from(text: String) -> Result<Self, Malformed> {
-        Self::parse(&text)
-    }
-}
-
-impl From<OperationId> for String {
-    fn from(id: OperationId) -> String {
-        id.to_string()
-    }
-}
+position_id!(
+    /// A message's id: the ledger position of the record that accepted it, so that `msg-417` was sent by `op-417`.
+    MessageId,
+    "msg-",
+    "must be msg-N"
+);
 
 /// 32 bytes, written as 64 lower-case hex characters: a record digest, a request digest, an incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
@@ -302,6 +320,8 @@ mod tests {
         for bad in ["op-", "op-01", "417", "op--1", "op-1x"] {
             assert!(OperationId::parse(bad).is_err(), "{bad:?}");
         }
+        assert_eq!(MessageId::parse(&MessageId(417).to_string()), Ok(MessageId(417)));
+        assert!(MessageId::parse("op-417").is_err());
         let digest = Digest([0xa5; 32]);
         assert_eq!(Digest::parse(&digest.to_string()), Ok(digest));
         assert!(Digest::parse(&digest.to_string().to_uppercase()).is_err());

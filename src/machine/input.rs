@@ -1,6 +1,7 @@
 //! What comes into the machine: requests of callers, observations of the world, the passing of time. Data only.
 
-use super::id::{Digest, Key, Name, OperationId, Scope, SessionId};
+use super::id::{Digest, Key, MessageId, Name, OperationId, Scope, SessionId};
+use super::mail::Parcel;
 use super::operation::{Actor, Operation};
 use super::reconcile::Evidence;
 use super::refusal::Refusal;
@@ -15,6 +16,13 @@ pub enum Input {
     Request(Request),
     /// The world answered an effect, or spoke by itself.
     Observation(Observation),
+    /// A session pulls messages that wait for it.
+    Pull {
+        /// Which session.
+        session: SessionId,
+        /// Which messages; at most [`super::limits::MESSAGES_AT_ONCE`] of them.
+        messages: Vec<MessageId>,
+    },
     /// Last-seen times to be checkpointed.
     Beat {
         /// By session; wall clock, microseconds. At most [`super::limits::BEAT_INPUT`] of them.
@@ -89,6 +97,27 @@ pub enum Action {
         name: Option<Name>,
         /// The caller's labels.
         labels: BTreeMap<String, String>,
+        /// How messages reach it.
+        adapter: super::message::Adapter,
+    },
+    /// A message to a session.
+    Send(Box<Parcel>),
+    /// The withdrawal of a message.
+    Cancel {
+        /// Which. Finding it may fail; a replay needs none, so the failure waits here.
+        message: Result<MessageId, Refusal>,
+    },
+    /// A decision about an uncertain message.
+    ResolveMessage {
+        /// Which.
+        message: Result<MessageId, Refusal>,
+        /// Whether it is sent again, although it may then be there twice; else it is given up.
+        again: bool,
+    },
+    /// The calling session has these messages.
+    Acknowledge {
+        /// At most [`super::limits::MESSAGES_AT_ONCE`] of them.
+        messages: Vec<MessageId>,
     },
     /// A new episode of an ended session.
     Resume {
@@ -196,4 +225,35 @@ pub enum Word {
     },
     /// The session's files are gone.
     Removed,
+    /// What became of a message's attempt.
+    Mail {
+        /// The message.
+        message: MessageId,
+        /// The attempt's token.
+        attempt: u64,
+        /// What became of it.
+        carried: Carried,
+    },
+}
+
+/// What became of an attempt to deliver a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// The adapter took all of it.
+    Taken {
+        /// When; wall clock, microseconds.
+        at_us: u64,
+    },
+    /// Proven that nothing of it was taken.
+    NotTaken,
+    /// Nothing of it was taken, and nothing ever will be.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// It may have been taken, in part or whole.
+    Unknown {
+        /// Why.
+        reason: String,
+    },
 }

@@ -62,5 +62,6 @@ pub fn violations(state: &State) -> Vec<String> {
         );
     }
     found.extend(state.retained_wrongly());
+    found.extend(state.mail_wrong());
     found
 }

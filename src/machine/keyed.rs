@@ -31,15 +31,19 @@ pub(super) fn asked_before(state: &State, now: Time, request: &Request) -> Optio
             return Some(again(request, operation, Answer::Operation { id: operation.id, replayed: true }));
         }
         Known::Perhaps(rows) => rows,
-        Known::Nowhere => return unknown(state, now, request).map(refused),
+        Known::Nowhere => Vec::new(),
     };
+    // A fingerprint decides nothing: scope and key are compared in full. What was read back for this call holds, even if it was forgotten
+    // while the call was on its way.
+    let is_meant = |operation: &&Arc<Operation>| {
+        operation.scope == request.scope && operation.key == request.key && operation.state != Outcome::Aborted
+    };
+    if let Some(operation) = request.recalled.iter().filter_map(Recalled::operation).find(is_meant) {
+        return Some(again(request, operation, Answer::Recalled(Arc::clone(operation))));
+    }
     let mut unreadable = None;
     for row in &rows {
         match request.recalled.iter().find(|recalled| recalled.id() == row.operation()) {
-            // A fingerprint decides nothing: scope and key are compared in full.
-            Some(Recalled::Read(operation)) if operation.scope == request.scope && operation.key == request.key => {
-                return Some(again(request, operation, Answer::Recalled(Arc::clone(operation))));
-            }
             Some(Recalled::Read(_)) => {}
             Some(Recalled::Unreadable(id)) => unreadable = Some(*id),
             None => return Some(Decision { events: Vec::new(), answer: Answer::Recall(rows) }),

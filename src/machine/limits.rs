@@ -56,6 +56,23 @@ pub const FOOTPRINTS_IN_BATCH: usize = 16_384;
 /// Most operations that wait for one session's start, end or removal. Beyond: `session_busy`.
 pub const WAITING_OPERATIONS: usize = 64;
 
+/// Most messages of one session to which something is still to come. Beyond: `queue_full`.
+pub const QUEUE_MESSAGES: usize = 1_000;
+/// Longest texts of them together, in bytes. Beyond: `queue_full`.
+pub const QUEUE_BYTES: u64 = 16 * 1024 * 1024;
+/// How often a message goes back to the queue because it was not taken, before it has failed.
+pub const REDELIVERIES: u32 = 3;
+/// A receipt is kept so long after the message's end, in microseconds: 7 days, as long as its key is known.
+pub const RECEIPTS_US: u64 = 7 * 24 * 3_600 * 1_000_000;
+/// Most receipts that are kept, of all sessions together; the oldest go first.
+pub const RECEIPTS: usize = 50_000;
+/// Messages that expire in one turn at the most; more in the next.
+pub const EXPIRIES_PER_TICK: usize = 100;
+/// A message that expires is looked after this often at least, in milliseconds, because wall clocks are set.
+pub const EXPIRY_LOOK_MS: u64 = 30_000;
+/// Messages that one call acknowledges, or pulls, at the most. Beyond: `invalid_input`.
+pub const MESSAGES_AT_ONCE: usize = 100;
+
 /// How much of what is settled is known, and how long. The product keeps what the constants above say; a test keeps
 /// less, so that it gets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,6 +8,7 @@
 //! inputs give the same events. Everything here is total: no input makes it fail, at worst it is refused or late.
 
 mod apply;
+mod apply_mail;
 mod deadline;
 mod decide;
 mod effect;
@@ -17,7 +18,10 @@ mod id;
 mod input;
 mod invariants;
 mod keyed;
+mod lane;
 pub mod limits;
+mod mail;
+mod message;
 mod observe;
 mod operation;
 mod packed;
@@ -39,14 +43,20 @@ mod time;
 pub use apply::{At, Illegal, apply, chain_ended};
 pub use deadline::next_deadline;
 pub use decide::{Answer, Decision, decide, prunable};
-pub use effect::{Effect, open_operations, outstanding, owed};
-pub use event::{Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, Plan, Reclaimed, SessionChange};
+pub use effect::{Effect, Hand, open_operations, outstanding, owed};
+pub use event::{
+    Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, MessageChange, MessageEvent, Plan,
+    QueueChange, Reclaimed, SessionChange,
+};
 pub use footprint::{Footprint, Runs};
-pub use id::{Digest, Key, Malformed, Name, OperationId, Process, Scope, SessionId};
-pub use input::{Action, Input, Observation, PreparedSession, Recalled, Request, Target, Word};
+pub use id::{Digest, Key, Malformed, MessageId, Name, OperationId, Process, Scope, SessionId};
+pub use input::{Action, Carried, Input, Observation, PreparedSession, Recalled, Request, Target, Word};
 pub use invariants::violations;
 pub use keyed::is_settled_by;
-pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
+pub use lane::{Lane, follow};
+pub use mail::{Parcel, may_know, stored};
+pub use message::{Adapter, Body, Message, MessageState, Mode, Sender};
+pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome, Withdrawal};
 pub use past::Past;
 pub use recall::recalled;
 pub use reconcile::{Ended, Evidence, Lock, Marks, Part, Trace};

@@ -75,7 +75,8 @@ impl Column {
             Word::MachineLost => Self::MachineLost,
             Word::Adopted(_) => Self::Adopted,
             Word::Foreign { .. } => Self::Foreign,
-            Word::Removed => Self::Removed,
+            // What is said of messages is none of this table's.
+            Word::Removed | Word::Mail { .. } => Self::Removed,
         }
     }
 
@@ -118,6 +119,9 @@ pub(super) fn course(status: Status, column: Column) -> Course {
 
 /// Decides one observation.
 pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Vec<Event> {
+    if let Word::Mail { message, attempt, carried } = &observation.word {
+        return super::mail::carried(state, &observation.session, (*message, *attempt), carried);
+    }
     let Some(session) = state.sessions.get(&observation.session) else {
         return bury_forgotten(state, observation);
     };
@@ -156,6 +160,7 @@ fn run_of(word: &Word) -> Option<&Run> {
         | Word::HostLost
         | Word::MachineLost
         | Word::Foreign { .. }
+        | Word::Mail { .. }
         | Word::Removed => None,
     }
 }
@@ -225,7 +230,13 @@ impl Seen<'_> {
                     );
                     Settled::Not(Outcome::Failed, kept)
                 }
-                Kind::Prune | Kind::Reconcile | Kind::Resolve => return None,
+                Kind::Prune
+                | Kind::Reconcile
+                | Kind::Resolve
+                | Kind::Send
+                | Kind::Cancel
+                | Kind::ResolveMessage
+                | Kind::Acknowledge => return None,
             };
             finish(self.state, operation.id, Some(&self.session.id), &settled)
         });
@@ -289,6 +300,7 @@ impl Seen<'_> {
             | Word::MachineLost
             | Word::Adopted(_)
             | Word::Foreign { .. }
+            | Word::Mail { .. }
             | Word::Removed => failure("spawn_failed", "cancelled", "the session was stopped before it started"),
         };
         self.aborted(failure)

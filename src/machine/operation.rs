@@ -1,7 +1,7 @@
 //! An operation: one mutating request, one outcome (law 5). The table says which outcome may follow which.
 
 use super::apply::Illegal;
-use super::id::{Digest, Key, OperationId, Scope, SessionId};
+use super::id::{Digest, Key, MessageId, OperationId, Scope, SessionId};
 use super::session::{Exit, Obstacle, Status, Survivor};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +29,18 @@ pub enum Kind {
     /// An operator's decision about an uncertain operation.
     #[serde(rename = "operation.resolve")]
     Resolve,
+    /// A message to a session.
+    #[serde(rename = "message.send")]
+    Send,
+    /// The withdrawal of a message.
+    #[serde(rename = "message.cancel")]
+    Cancel,
+    /// A decision about an uncertain message.
+    #[serde(rename = "message.resolve")]
+    ResolveMessage,
+    /// A session's word that it has messages.
+    #[serde(rename = "inbox.ack")]
+    Acknowledge,
 }
 
 impl Kind {
@@ -42,6 +54,10 @@ impl Kind {
             Self::Prune => "session.prune",
             Self::Reconcile => "session.reconcile",
             Self::Resolve => "operation.resolve",
+            Self::Send => "message.send",
+            Self::Cancel => "message.cancel",
+            Self::ResolveMessage => "message.resolve",
+            Self::Acknowledge => "inbox.ack",
         }
     }
 }
@@ -134,6 +150,27 @@ pub struct Gained {
     /// How many more it would have forgotten, beyond one call's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<u64>,
+    /// Where a message stood in the queue when it was sent; absent if it went at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The message that was withdrawn or decided about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+    /// What came of the withdrawal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub withdrawal: Option<Withdrawal>,
+}
+
+/// What comes of withdrawing a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Withdrawal {
+    /// Nothing of it has left, and nothing will.
+    Cancelled,
+    /// It is on its way, in doubt, or was pulled.
+    TooLate,
+    /// It had come to its end before.
+    AlreadyFinal,
 }
 
 /// Who asked, as the kernel and the credential say.

@@ -24,6 +24,8 @@ pub fn recalled(first: (&Event, At), last: (&Event, At, Digest)) -> Option<Opera
         | Event::Host { .. }
         | Event::Session { .. }
         | Event::Fence { .. }
+        | Event::Message { .. }
+        | Event::Queue { .. }
         | Event::Beat { .. }
         | Event::Conflict { .. } => return None,
     };

@@ -1,9 +1,10 @@
 //! Why a request is refused. A refusal binds nothing: it leaves no operation, and the same key may be used again.
 
-use super::id::{Digest, Name, OperationId, SessionId};
+use super::id::{Digest, MessageId, Name, OperationId, SessionId};
+use super::message::MessageState;
 use super::operation::Outcome;
 use super::reconcile::Part;
-use super::session::{Fence, Survivor};
+use super::session::{Fence, Status, Survivor};
 
 /// A typed refusal; the shell maps each to a code of the contract and a text for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,4 +122,44 @@ pub enum Refusal {
     },
     /// Only the owner may ask this.
     OwnerOnly,
+    /// Only a session may ask this, of itself.
+    SessionOnly,
+    /// No such message, or none that the caller may know of; the two read alike.
+    NoMessage {
+        /// What was given.
+        given: String,
+    },
+    /// The session has ended and takes no message, unless it is to be started for it.
+    HasEnded {
+        /// Which.
+        session: SessionId,
+        /// How.
+        status: Status,
+    },
+    /// Too much waits for the session already.
+    QueueFull {
+        /// Which.
+        session: SessionId,
+        /// How many messages.
+        rows: usize,
+        /// How long they are together, in bytes.
+        bytes: u64,
+    },
+    /// The session's adapter takes one line, and the text is more.
+    Framing {
+        /// Which session.
+        session: SessionId,
+    },
+    /// The session's adapter, or this version, cannot do that.
+    Incapable {
+        /// What.
+        what: &'static str,
+    },
+    /// Only an uncertain message can be decided about.
+    MessageSettled {
+        /// Which.
+        message: MessageId,
+        /// What it is.
+        state: MessageState,
+    },
 }

@@ -32,7 +32,15 @@ impl Stale {
 pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
     match operation.kind {
         Kind::Spawn | Kind::Resume => {}
-        Kind::Stop | Kind::Delete | Kind::Prune | Kind::Reconcile | Kind::Resolve => return Ok(()),
+        Kind::Stop
+        | Kind::Delete
+        | Kind::Prune
+        | Kind::Reconcile
+        | Kind::Resolve
+        | Kind::Send
+        | Kind::Cancel
+        | Kind::ResolveMessage
+        | Kind::Acknowledge => return Ok(()),
     }
     let Some(stored) = operation.gained.incarnation else { return Err(Stale::Unproven) };
     let session = operation.session.as_ref().and_then(|id| state.sessions.get(id)).ok_or(Stale::Ended)?;

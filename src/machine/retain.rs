@@ -141,6 +141,7 @@ impl State {
                 self.let_go(id, now.wall_us);
             }
         }
+        self.forget_receipts(now);
         while self.past.is_overdue(now.wall_us, self.settled, &self.retention) {
             self.forget(now.wall_us);
         }

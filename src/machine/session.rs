@@ -16,6 +16,7 @@
 
 use super::footprint::Runs;
 use super::id::{Digest, Name, OperationId, Process, SessionId};
+use super::message::Adapter;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -258,6 +259,9 @@ pub struct Session {
     pub labels: BTreeMap<String, String>,
     /// Salted digest of `spec.json`.
     pub spec: Digest,
+    /// How messages reach it.
+    #[serde(default, skip_serializing_if = "Adapter::is_inbox")]
+    pub adapter: Adapter,
     /// Ledger position of its creation; lists are in this order.
     pub created_seq: u64,
     /// When it was created.

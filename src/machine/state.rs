@@ -1,8 +1,10 @@
 //! The state: the fold of the ledger (law 1). All of it lies in journaled tables, so that a turn can be published to
 //! the view or undone at the cost of what it touched.
 
-use super::id::{Key, Name, OperationId, Scope, SessionId};
+use super::id::{Key, MessageId, Name, OperationId, Scope, SessionId};
+use super::lane::Lane;
 use super::limits::Retention;
+use super::message::Message;
 use super::operation::Operation;
 use super::past::Past;
 use super::session::Session;
@@ -34,6 +36,14 @@ pub struct State {
     pub operations: Table<OperationId, Arc<Operation>>,
     /// Their keys, where they bind.
     pub keys: Table<(Scope, Key), OperationId>,
+    /// Messages: those to which something is still to come, and receipts of the others.
+    pub messages: Table<MessageId, Arc<Message>>,
+    /// They, by session.
+    pub lanes: Table<SessionId, Arc<Lane>>,
+    /// Messages that wait and expire; wall clock, microseconds.
+    pub expiries: Table<(u64, MessageId), ()>,
+    /// Messages that came to their end, in that order, by the position of their last record.
+    pub receipts: Table<(u64, MessageId), ()>,
     /// Those that were let go.
     pub past: Arc<Past>,
     /// How many keys were ever settled.
@@ -68,6 +78,10 @@ impl State {
         self.deadlines.publish(&mut view.deadlines);
         self.operations.publish(&mut view.operations);
         self.keys.publish(&mut view.keys);
+        self.messages.publish(&mut view.messages);
+        self.lanes.publish(&mut view.lanes);
+        self.expiries.publish(&mut view.expiries);
+        self.receipts.publish(&mut view.receipts);
         view.past = Arc::clone(&self.past);
         (view.settled, view.free_form, view.retention) = (self.settled, self.free_form, self.retention);
         (view.recent_from, view.recent) = (self.recent_from, self.recent);
@@ -85,6 +99,10 @@ impl State {
         self.deadlines.revert(&view.deadlines);
         self.operations.revert(&view.operations);
         self.keys.revert(&view.keys);
+        self.messages.revert(&view.messages);
+        self.lanes.revert(&view.lanes);
+        self.expiries.revert(&view.expiries);
+        self.receipts.revert(&view.receipts);
         self.past = Arc::clone(&view.past);
         (self.settled, self.free_form, self.retention) = (view.settled, view.free_form, view.retention);
         (self.recent_from, self.recent) = (view.recent_from, view.recent);
@@ -101,6 +119,8 @@ impl State {
             | Event::Host { .. }
             | Event::Session { .. }
             | Event::Fence { .. }
+            | Event::Message { .. }
+            | Event::Queue { .. }
             | Event::Beat { .. }
             | Event::Conflict { .. } => return,
         };

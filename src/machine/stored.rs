@@ -10,6 +10,7 @@
 use super::footprint::Footprint;
 use super::id::{Malformed, SessionId};
 use super::limits::Retention;
+use super::message::Message;
 use super::operation::{Operation, Outcome};
 use super::past::{Apart, Past};
 use super::session::Session;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 pub struct Stored<P = Past> {
     boot: String,
     generation: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    messages: Vec<Arc<Message>>,
     operations: Vec<Arc<Operation>>,
     past: P,
     recent_from: u64,
@@ -59,6 +62,7 @@ impl State {
         Stored {
             boot: self.boot.clone(),
             generation: self.generation,
+            messages: self.messages.values().map(Arc::clone).collect(),
             operations: self.operations.values().map(Arc::clone).collect(),
             past,
             recent_from: self.recent_from,
@@ -129,6 +133,7 @@ impl<P> Stored<P> {
             }
             state.sessions.insert(id, session);
         }
+        self.messages.into_iter().for_each(|message| state.enlist(message));
         self.removals.into_iter().for_each(|(id, episode)| state.removals.insert(id, episode));
         state.recent_from = self.recent_from;
         for operation in self.operations {

@@ -108,6 +108,11 @@ points! {
     RecordEnded = "record.ended",
     RecordRemoved = "record.removed",
     RecordOutcome = "record.outcome",
+    RecordSend = "record.send",
+    RecordSending = "record.sending",
+    RecordDelivered = "record.delivered",
+    RecordPulled = "record.pulled",
+    RecordClosed = "record.closed",
 
     // Files of a session before its start is accepted.
     SpawnSessions = "spawn.sessions",
@@ -119,6 +124,8 @@ points! {
     EpisodeFolder = "episode.folder",
     EpisodeLock = "episode.lock",
     EpisodeLockNamed = "episode.lock_named",
+    BodyContent = "body.content",
+    BodyNamed = "body.named",
 
     // Effects as they leave the broker, and the words that come back.
     EffectJudge = "effect.judge",
@@ -126,12 +133,17 @@ points! {
     EffectResume = "effect.resume",
     EffectStop = "effect.stop",
     EffectRemove = "effect.remove",
+    EffectDeliver = "effect.deliver",
+    EffectProbe = "effect.probe",
     WordStarted = "word.started",
     WordFailed = "word.failed",
     WordAdopted = "word.adopted",
     WordEnded = "word.ended",
     WordHostLost = "word.host_lost",
     WordRemoved = "word.removed",
+    WordMail = "word.mail",
+    DeliverHanding = "deliver.handing",
+    DeliverHanded = "deliver.handed",
     LaunchLocked = "launch.locked",
     LaunchForked = "launch.forked",
     AdoptDial = "adopt.dial",

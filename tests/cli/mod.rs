@@ -44,7 +44,7 @@ mod full_disk;
 /// Heads and digests as proofs, without the broker.
 mod receipts;
 /// Bad input: the error, and that nothing is lost by it.
-mod refused;
+pub(crate) mod refused;
 /// The beginning of the ledger leaves it.
 mod retirement;
 /// Roots that cannot serve.
@@ -52,7 +52,7 @@ mod roots;
 /// The schema, and documents under it.
 mod schema;
 /// The notation of the contract's documents.
-mod shape;
+pub(crate) mod shape;
 /// Starts from a snapshot.
 mod snapshots;
 /// Configuration, completions, manual page, doctor.

@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 
 /// Runs a command that must be refused, for eyes and for programs, and gives back its error.
 #[track_caller]
-pub(super) fn refused<S: AsRef<OsStr> + std::fmt::Debug>(root: &Root, arguments: &[S], exit: i32, code: &str) -> Value {
+pub(crate) fn refused<S: AsRef<OsStr> + std::fmt::Debug>(root: &Root, arguments: &[S], exit: i32, code: &str) -> Value {
     let shown = root.ostler(arguments).exits(exit);
     let said = shown.error_text();
     let in_four_parts = said.starts_with("ostler: cannot ")

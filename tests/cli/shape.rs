@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// Documents by name; contract.md section 1.
-const NAMED: [(&str, &str); 12] = [
+const NAMED: [(&str, &str); 13] = [
     (
         "BROKER",
         "{pid:int,generation:int,incarnation:hex64,version:text,protocol:{min:int,max:int},endpoint:text,root:ARG,started_at:time}",
@@ -29,6 +29,11 @@ const NAMED: [(&str, &str); 12] = [
         "STATUS",
         "\"starting\"|\"ready\"|\"running\"|\"interrupted\"|\"idle\"|\"stopping\"|\"stopped\"|\"exited\"|\"failed\"|\"deleted\"",
     ),
+    (
+        "MESSAGE",
+        "{id:text,session_id:text,from:text,mode:\"queue\"|\"interrupt\",state:text,reason:text|null,key:text,requested_at:time,\
+         accepted_at:time|null,turn:int|null,redeliveries:int}",
+    ),
     ("ARG", "text|{b64:text}"),
     ("HEAD", "{seq:int,digest:hex64}"),
     ("SURVIVOR", "{pid:int,command:text}"),
@@ -38,7 +43,7 @@ const NAMED: [(&str, &str); 12] = [
 
 /// Fails the test unless the document has this shape and says that it is of version 1.
 #[track_caller]
-pub(super) fn assert_shape(document: &Value, shape: &str) {
+pub(crate) fn assert_shape(document: &Value, shape: &str) {
     assert_eq!(document["schema"], 1, "{document}");
     if let Err(why) = fits("", document, shape) {
         panic!("{why}\nin {document:#}");

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::run::{Answer, MARKS, Run, Told, operation_of};
+use super::run::{Answer, GOT, MARKS, Run, Told, operation_of};
 use super::script::kill_broker;
 use crate::support::{Process, Root, SOON, wait_for, wait_until};
 
@@ -21,6 +21,7 @@ pub(super) fn hold(run: &Run) {
     let records = records(&run.root);
     run.answers.iter().for_each(|answer| happened_once(run, answer, &records));
     started_once(run, &records);
+    arrived_once(run, &records);
     // Repeating did nothing either.
     nothing_is_left(run);
     no_debris(&run.root);
@@ -81,6 +82,23 @@ fn started_once(run: &Run, records: &[Value]) {
     }
     for mark in marks.keys() {
         assert!(started.contains(mark) || run.host_may_die, "{mark} ran, and nobody was told: {started:?}");
+    }
+}
+
+/// Law 5 for messages: a line arrives once, in the order in which it was sent, and each that is called delivered did arrive.
+fn arrived_once(run: &Run, records: &[Value]) {
+    let got = run.root.lines(GOT);
+    let sent: Vec<&String> = run.answers.iter().map(|answer| &answer.key).filter(|key| got.contains(key)).collect();
+    assert_eq!(got.iter().collect::<Vec<_>>(), sent, "each once, and in order");
+    let delivered =
+        records.iter().filter(|record| record["t"] == "message" && !record["body"]["change"]["delivered"].is_null());
+    for record in delivered {
+        let operation = record["body"]["message"].as_str().map(|id| id.replace("msg-", "op-"));
+        let mut accepted = records.iter().filter(|accept| accept["t"] == "accept");
+        let accept = accepted.find(|accept| accept["op"].as_str() == operation.as_deref()).expect("it was sent");
+        let arrived = got.iter().any(|line| accept["key"] == **line);
+        // Of a host that died nobody read what it had handed over.
+        assert!(arrived || run.host_may_die || accept["key"] == "long", "{record} and never arrived: {got:?}");
     }
 }
 

@@ -14,6 +14,9 @@ use crate::support::{Output, Root, SOON, finish, wait_for};
 /// Where each start of a command is noted: session and episode.
 pub(super) const MARKS: &str = "marks";
 
+/// Where each line that a session was sent is noted.
+pub(super) const GOT: &str = "got";
+
 /// A root in which something is planned.
 pub(super) struct Run {
     pub(super) root: Root,
@@ -83,7 +86,11 @@ impl Run {
             let answered = match output.code() {
                 None => false,
                 Some(0) => true,
-                Some(_) => output.json()["error"]["retry"] == "never",
+                // What came to another end than was hoped for is an answer and no error.
+                Some(_) => {
+                    let error = &output.json()["error"];
+                    error.is_null() || error["retry"] == "never"
+                }
             };
             answered.then_some(output)
         })

@@ -10,8 +10,9 @@ use ostler::host::files::{Document, HOST_JSON, JOURNAL, episode_folder, read_jso
 use ostler::host::wire::HostRecord;
 use serde_json::Value;
 
+use super::run::GOT;
 use super::run::Run;
-use crate::support::{Process, Root, SOON, wait_until};
+use crate::support::{OSTLER, Process, Root, SOON, wait_until};
 
 /// A life of a root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +29,8 @@ pub(super) enum Script {
     Adopt,
     /// A broker is killed; in its place somebody hands its session messages, takes the journal of these away, and interrupts it.
     Deliver,
+    /// Messages are sent and taken, pulled, left in a queue, and on their way to a host that is killed.
+    Mail,
     /// A broker is killed; behind its ledger's end is what was never acknowledged, in place of its record a folder.
     Mend,
     /// The oldest segments are retired.
@@ -36,13 +39,14 @@ pub(super) enum Script {
 
 impl Script {
     /// All of them, the cheapest first.
-    pub(super) const ALL: [Script; 8] = [
+    pub(super) const ALL: [Script; 9] = [
         Script::Start,
         Script::Leave,
         Script::Spawn,
         Script::Resume,
         Script::Adopt,
         Script::Deliver,
+        Script::Mail,
         Script::Mend,
         Script::Retire,
     ];
@@ -54,7 +58,7 @@ impl Script {
             Script::Start | Script::Leave => "segment_bytes:1500,snapshot_tail_bytes:1",
             Script::Spawn => "segment_bytes:3000",
             Script::Resume => "segment_bytes:2000",
-            Script::Adopt | Script::Deliver => "segment_bytes:100000",
+            Script::Adopt | Script::Deliver | Script::Mail => "segment_bytes:100000",
             Script::Mend => "segment_bytes:900",
             Script::Retire => {
                 "segment_bytes:2500,snapshot_tail_bytes:1,recent:2,of_session:1,batch:4,settled:4,window_us:1"
@@ -71,6 +75,7 @@ impl Script {
             Script::Resume => resume(run),
             Script::Adopt => adopt(run),
             Script::Deliver => deliver(run),
+            Script::Mail => mail(run),
             Script::Mend => mend(run),
             Script::Retire => retire(run),
         }
@@ -170,6 +175,48 @@ fn hand_over(root: &Root, session: &str) -> Result<(), LinkError> {
         link.deliver("second", 1, b"hello\n").await?;
         link.interrupt().await.map(drop)
     })
+}
+
+/// A key is the text that is sent under it, so that the laws can compare what was told with what arrived.
+fn mail(run: &mut Run) {
+    let got = run.root.folder().join(GOT);
+    let reads = format!("while read -r line; do echo $line >> {}; done", got.display());
+    let reader = run.spawns_with("spawn", "spawn --name web --adapter lines", &reads);
+    run.changes("one", "send web one");
+    let taken = run.changes("two", "send web two --wait-for delivered");
+    if taken.is_some_and(|answer| answer["message"]["state"] == "delivered") && reader.is_some() {
+        let arrived = || run.root.lines(GOT).contains(&"two".to_owned()) || ended(run, "web");
+        wait_until(SOON, "it to be read", arrived);
+    }
+    // Whoever dies while it pulls is followed by the next.
+    let pulls = format!("until {OSTLER} inbox read --wait 20s --json | grep -q msg-; do :; done; exec sleep 1000");
+    if run.spawns_with("spawn-box", "spawn --name box", &pulls).is_some() {
+        run.changes("three", "send box three --wait-for delivered");
+        run.changes("four", "send box four");
+    }
+    if run.spawns_with("spawn-deaf", "spawn --name deaf --adapter lines", "exec sleep 1000").is_some() {
+        // More than a pipe takes.
+        let long = "x".repeat(100_000);
+        if let Some(sent) = run.changes("long", &format!("send deaf {long}")) {
+            let shown = format!("message show {}", sent["message"]["id"].as_str().expect("it has an id"));
+            wait_until(SOON, "it to be on its way", || run.does(&shown)["message"]["state"] != "queued");
+        }
+        if let Some(host) = run.does("show deaf")["session"]["host_pid"].as_i64().and_then(Process::of) {
+            host.kill_9();
+        }
+        run.insist(&words("wait deaf --json"));
+    }
+    for (key, name) in [("delete-deaf", "deaf"), ("delete-box", "box"), ("delete", "web")] {
+        let listed =
+            run.does("list --all")["sessions"].as_array().is_some_and(|all| all.iter().any(|of| of["name"] == name));
+        if listed {
+            run.changes(key, &format!("delete {name} --stop"));
+        }
+    }
+}
+
+fn ended(run: &Run, name: &str) -> bool {
+    run.does(&format!("show {name}"))["session"]["ended_at"].is_string()
 }
 
 fn mend(run: &mut Run) {

@@ -135,6 +135,8 @@ impl<'a, S: Storage> Months<'a, S> {
             | Told::Refused(_)
             | Told::Prepare { .. }
             | Told::Look { .. }
+            | Told::Store { .. }
+            | Told::Pulled
             | Told::Storage { .. }) => told,
         }
     }

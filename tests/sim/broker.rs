@@ -407,6 +407,7 @@ impl Broker {
             };
             self.mail.extend(again.map(|(ticket, request)| Post::Request(request, ticket)));
             drop(state);
+            self.front.replies.get(&ticket).into_iter().for_each(|reply| scene.oracle.leaves(reply));
             if is_fast(luck, index)
                 && let Some(reply) = self.front.replies.remove(&ticket)
             {
@@ -440,7 +441,9 @@ fn arrive(ticket: Ticket, reply: &Reply, scene: &mut Scene<'_>) -> Checked {
 fn lasts(word: &Word) -> bool {
     match word {
         Word::Started(_) | Word::Exited { .. } | Word::HostLost | Word::MachineLost | Word::Removed => true,
-        Word::LaunchFailed { .. } | Word::NeverOpened | Word::Adopted(_) | Word::Foreign { .. } => false,
+        Word::LaunchFailed { .. } | Word::NeverOpened | Word::Adopted(_) | Word::Foreign { .. } | Word::Mail { .. } => {
+            false
+        }
     }
 }
 
@@ -454,6 +457,7 @@ fn word(word: &Word) -> &'static str {
         Word::MachineLost => "machine lost",
         Word::Adopted(_) => "adopted",
         Word::Foreign { .. } => "foreign",
+        Word::Mail { .. } => "mail",
         Word::Removed => "removed",
     }
 }

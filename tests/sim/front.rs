@@ -7,8 +7,8 @@ use super::hands::Hands;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Digest, Evidence, Known, Operation, OperationId, PreparedSession, Recalled, Refusal, Request, Scope,
-    SessionId, State, Target,
+    Action, Actor, Adapter, Digest, Evidence, Known, Operation, OperationId, PreparedSession, Recalled, Refusal,
+    Request, Scope, SessionId, State, Target,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -240,7 +240,7 @@ fn answer(told: &Told) -> Option<Answer> {
         }
         Told::Refused(refusal) => Some(Answer::Refused(refusal.clone())),
         Told::Storage { .. } => Some(Answer::Storage),
-        Told::Prepare { .. } | Told::Recall(_) | Told::Look { .. } => None,
+        Told::Prepare { .. } | Told::Recall(_) | Told::Look { .. } | Told::Store { .. } | Told::Pulled => None,
     }
 }
 
@@ -275,6 +275,7 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             prepared: call.made.as_ref().map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
             name: name.clone(),
             labels: labels.clone(),
+            adapter: Adapter::Inbox,
         },
         Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
         Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms },

@@ -8,7 +8,7 @@ use super::random::Random;
 use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
-use ostler::machine::{self, Effect, Observation, Phase, Session, SessionId, State, Word, limits};
+use ostler::machine::{self, Effect, Hand, Observation, Phase, Session, SessionId, State, Word, limits};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -68,6 +68,7 @@ impl Hands {
                 ((session, episode), What::Stop { deadline_us: deadline_boot_us, since_us })
             }
             Effect::Remove { session } => ((session, 0), What::Remove),
+            Effect::Deliver { .. } | Effect::Probe { .. } => unreachable!("nobody sends a message here"),
         };
         self.add(run, what);
     }
@@ -339,7 +340,7 @@ impl Hands {
         }
         if random.chance(50) {
             self.tasks.remove(&number);
-            return ("its files cannot be removed", vec![Post::Again(session.clone())]);
+            return ("its files cannot be removed", vec![Post::Again(session.clone(), Hand::Life)]);
         }
         // A part of it goes, then all: a crash between leaves a removal that is still owed.
         if let Some(folder) = computer.folders.get_mut(session)

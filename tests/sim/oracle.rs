@@ -52,7 +52,11 @@ impl Oracle {
             | Action::Delete { .. }
             | Action::Prune { .. }
             | Action::Reconcile { .. }
-            | Action::Resolve { .. } => None,
+            | Action::Resolve { .. }
+            | Action::Send(_)
+            | Action::Cancel { .. }
+            | Action::ResolveMessage { .. }
+            | Action::Acknowledge { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
             self.asked.insert(run, (true_us, self.lives));
@@ -71,6 +75,13 @@ impl Oracle {
         claim(life == self.lives || late_ms <= limits::START_WITHIN_MS, || {
             format!("law 7: {session} is started {late_ms} ms late")
         })
+    }
+
+    /// An answer is on its way. From here it is watched whether what it tells is forgotten, however long it takes.
+    pub(super) fn leaves(&mut self, reply: &Reply) {
+        if let Answer::Settled { operation, .. } = &reply.answer {
+            self.told.entry(operation.id).or_insert_with(|| Arc::clone(operation));
+        }
     }
 
     /// An answer arrived.
@@ -180,7 +191,17 @@ impl Oracle {
                 Ok(())
             }
             (
-                Kind::Spawn | Kind::Resume | Kind::Stop | Kind::Delete | Kind::Prune | Kind::Reconcile | Kind::Resolve,
+                Kind::Spawn
+                | Kind::Resume
+                | Kind::Stop
+                | Kind::Delete
+                | Kind::Prune
+                | Kind::Reconcile
+                | Kind::Resolve
+                | Kind::Send
+                | Kind::Cancel
+                | Kind::ResolveMessage
+                | Kind::Acknowledge,
                 _,
             ) => Ok(()),
         }

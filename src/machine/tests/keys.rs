@@ -360,7 +360,16 @@ fn the_stored_form_is_this() {
     let mut world = world();
     let labels = BTreeMap::from([("job".to_owned(), "7".to_owned())]);
     let prepared = Some(PreparedSession { id: sid(B), spec: Digest([7; 32]) });
-    world.ask("named", 2, Action::Spawn { prepared, name: Some(Name::parse("web").unwrap()), labels });
+    world.ask(
+        "named",
+        2,
+        Action::Spawn {
+            prepared,
+            name: Some(Name::parse("web").unwrap()),
+            labels,
+            adapter: crate::machine::Adapter::Inbox,
+        },
+    );
     world.saw(B, 1, Word::Started(run(3)));
     for number in 0..5 {
         world.ask(&format!("again-{number}"), 3, stop(A));
@@ -372,4 +381,32 @@ fn the_stored_form_is_this() {
     let apart = serde_json::to_value(world.state.stored_apart(&mut footprints)).unwrap();
     let apart = format!("{}\n{}", apart["past"], HEXLOWER.encode(&footprints));
     assert_eq!(apart, include_str!("../golden/apart.txt").trim_end());
+}
+
+/// A call's key was read back, and is forgotten before the call comes to its turn: what was read holds, and nothing is done anew.
+#[test]
+fn what_was_read_back_for_a_call_holds_though_it_is_forgotten_meanwhile() {
+    let mut world = World::new();
+    world.ask("k", 1, spawn(A, None));
+    world.saw(A, 1, Word::Started(run(1)));
+    let known = Arc::clone(world.state.operations.values().next().unwrap());
+    let request = |recalled, digest| Request {
+        scope: Scope::Owner,
+        actor: Actor { uid: 0, pid: 1, sid: None },
+        key: Key::parse("k").unwrap(),
+        digest: Digest([digest; 32]),
+        digests_since: 0,
+        action: spawn(B, None),
+        recalled,
+    };
+    // A world that has forgotten it.
+    let fresh = World::new();
+    let decide = |request| decide(&fresh.state, fresh.now, 2, &Input::Request(request)).answer;
+    let read = || vec![Recalled::Read(Arc::clone(&known))];
+    assert_eq!(decide(request(read(), 1)), Answer::Recalled(Arc::clone(&known)));
+    assert!(matches!(decide(request(read(), 2)), Answer::Refused(Refusal::KeyConflict { .. })));
+    assert!(matches!(decide(request(Vec::new(), 1)), Answer::Operation { replayed: false, .. }));
+    let aborted = Operation { state: Outcome::Aborted, ..Operation::clone(&known) };
+    let aborted = vec![Recalled::Read(Arc::new(aborted))];
+    assert!(matches!(decide(request(aborted, 1)), Answer::Operation { replayed: false, .. }), "its key is free");
 }

@@ -1,13 +1,14 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
 mod keys;
+mod mail;
 mod reconcile;
 mod scripts;
 mod walk;
 
 use super::limits::Retention;
 use super::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A machine with the ledger it would have written.
@@ -77,10 +78,11 @@ impl World {
         let decision = decide(&self.state, self.now, seq, &input);
         assert_eq!(decision, decide(&self.state, self.now, seq, &input), "law 2: the same inputs, the same events");
         let before = self.state.clone();
-        self.apply_all(&decision.events);
+        let events = self.apply_all(decision.events.clone());
         self.state.revert(&self.view);
         assert_eq!(self.state, before, "a failed write undoes the turn");
-        self.apply_all(&decision.events);
+        let decision = Decision { events: self.apply_all(decision.events), answer: decision.answer };
+        assert_eq!(decision.events, events, "law 2: the same state, the same that follows");
         if !decision.events.is_empty() {
             self.state.close(self.now);
         }
@@ -130,10 +132,24 @@ impl World {
         u64::try_from(self.ledger.len()).unwrap() + 1
     }
 
-    fn apply_all(&mut self, events: &[Event]) {
-        for (seq, event) in (self.next_seq()..).zip(events) {
-            apply(&mut self.state, event, At { seq, time: self.now }).unwrap();
+    /// As a turn works them: what they mean for the messages of their sessions follows them.
+    fn apply_all(&mut self, mut events: Vec<Event>) -> Vec<Event> {
+        let sessions = touched(&events);
+        let mut seq = self.next_seq();
+        let mut apply_some = |state: &mut State, events: &[Event]| {
+            for event in events {
+                apply(state, event, At { seq, time: self.now }).unwrap();
+                seq += 1;
+            }
+        };
+        apply_some(&mut self.state, &events);
+        for session in sessions {
+            let following = follow(&self.state, self.now, &session);
+            apply_some(&mut self.state, &following);
+            events.extend(following);
+            assert_eq!(follow(&self.state, self.now, &session), [], "nothing is left to follow");
         }
+        events
     }
 
     pub(super) fn ask(&mut self, key: &str, digest: u8, action: Action) -> String {
@@ -160,6 +176,8 @@ impl World {
             | Answer::Refused(_)
             | Answer::Prepare { .. }
             | Answer::Look { .. }
+            | Answer::Store { .. }
+            | Answer::Pulled
             | Answer::Recalled(_) => {
                 self.check_what_is_only_read(&request);
                 self.step(Input::Request(request))
@@ -182,9 +200,13 @@ impl World {
         let as_decided = match &answer {
             Answer::Operation { id, replayed } => *replayed && *id == read.id,
             Answer::Recalled(operation) => operation == read,
-            Answer::Nothing | Answer::Refused(_) | Answer::Prepare { .. } | Answer::Look { .. } | Answer::Recall(_) => {
-                false
-            }
+            Answer::Nothing
+            | Answer::Refused(_)
+            | Answer::Prepare { .. }
+            | Answer::Look { .. }
+            | Answer::Store { .. }
+            | Answer::Pulled
+            | Answer::Recall(_) => false,
         };
         assert!(as_decided, "{answer:?}");
     }
@@ -206,6 +228,12 @@ impl World {
             Effect::Launch { session, episode, .. } => format!("launch {session}/{episode}"),
             Effect::Stop { session, episode, .. } => format!("stop {session}/{episode}"),
             Effect::Remove { session } => format!("remove {session}"),
+            Effect::Deliver { session, episode, message, attempt } => {
+                format!("deliver {message}@{attempt} to {session}/{episode}")
+            }
+            Effect::Probe { session, episode, message, attempt } => {
+                format!("probe {message}@{attempt} of {session}/{episode}")
+            }
         });
         each.collect::<Vec<_>>().join(", ")
     }
@@ -220,6 +248,7 @@ pub(super) fn spawn(id: &str, name: Option<&str>) -> Action {
         prepared: Some(PreparedSession { id: sid(id), spec: Digest([5; 32]) }),
         name: name.map(|name| Name::parse(name).unwrap()),
         labels: BTreeMap::new(),
+        adapter: Adapter::Inbox,
     }
 }
 
@@ -239,6 +268,19 @@ pub(super) fn exited(code: u32) -> Word {
     Word::Exited { run: Some(run(1)), exit: Exit::Code(code), at_us: 1_000_000_500, survivors: Vec::new() }
 }
 
+fn touched(events: &[Event]) -> BTreeSet<SessionId> {
+    let of = |event: &Event| match event {
+        Event::Accept { sid, .. } | Event::Finish { sid, .. } => sid.clone(),
+        Event::Host { sid, .. }
+        | Event::Session { sid, .. }
+        | Event::Fence { sid, .. }
+        | Event::Message { sid, .. }
+        | Event::Queue { sid, .. } => Some(sid.clone()),
+        Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
+    };
+    events.iter().filter_map(of).collect()
+}
+
 fn tell(decision: &Decision) -> String {
     let mut words: Vec<String> = decision.events.iter().map(line).collect();
     words.push(match &decision.answer {
@@ -250,6 +292,8 @@ fn tell(decision: &Decision) -> String {
             format!("=> refused {}", text.split([' ', '{']).next().unwrap_or(""))
         }
         Answer::Look { session } => format!("=> look at {session}"),
+        Answer::Store { session } => format!("=> store for {session}"),
+        Answer::Pulled => "=> pulled".to_owned(),
         Answer::Recall(rows) => format!("=> recall {rows:?}"),
         Answer::Recalled(operation) => format!("=> {} {} recalled", operation.id, operation.state.word()),
         Answer::Prepare { session, episode } => {
@@ -288,8 +332,25 @@ fn line(event: &Event) -> String {
             SessionChange::Deleting => "deleting".to_owned(),
             SessionChange::Forgotten => "forgotten".to_owned(),
             SessionChange::Removed => "removed".to_owned(),
+            SessionChange::Woken { .. } => "woken".to_owned(),
         },
         Event::Fence { body, .. } => if body.fence.is_some() { "fence up" } else { "fence down" }.to_owned(),
+        Event::Message { body, .. } => {
+            let change = format!("{:?}", body.change);
+            let word = change.split([' ', '{']).next().unwrap_or("").to_lowercase();
+            match &body.change {
+                MessageChange::Returned { reason }
+                | MessageChange::Uncertain { reason }
+                | MessageChange::Cancelled { reason }
+                | MessageChange::Failed { reason } => format!("{} {word} ({reason})", body.message),
+                MessageChange::Sending
+                | MessageChange::Delivered { .. }
+                | MessageChange::Pulled
+                | MessageChange::Acknowledged
+                | MessageChange::Expired => format!("{} {word}", body.message),
+            }
+        }
+        Event::Queue { body: QueueChange::Closed { reason }, .. } => format!("queue closed ({reason})"),
         Event::Beat { body } => format!("beat of {}", body.seen.len()),
         Event::Conflict { .. } => "conflict".to_owned(),
         Event::Operator { body, .. } => format!("operator {} {}", body.operation, body.outcome.word()),

@@ -187,7 +187,7 @@ fn the_first_stop_deadline_wins_and_a_stop_without_proof_is_answered_honestly() 
     world.now.boot_us += 1_000;
     check(&world.fresh(stop(A)), "accept op-6 stop join, => op-6");
     assert_eq!(world.state.sessions.get(&sid(A)).unwrap().deadline_boot_us, first);
-    let due = next_deadline(&world.state).unwrap();
+    let due = next_deadline(&world.state, world.now).unwrap();
     assert_eq!(due, first + limits::STOP_PROOF_MS * 1_000);
     world.now.boot_us = due - 1;
     check(&world.step(Input::Tick), "");
@@ -196,12 +196,12 @@ fn the_first_stop_deadline_wins_and_a_stop_without_proof_is_answered_honestly() 
         &world.step(Input::Tick),
         "finish op-5 failed (timeout still_alive), finish op-6 failed (timeout still_alive)",
     );
-    assert_eq!(next_deadline(&world.state), None);
+    assert_eq!(next_deadline(&world.state, world.now), None);
     check(&world.owes(), "stop aaaaaaaaaaaa/1");
     world.fresh(stop(A));
-    assert!(next_deadline(&world.state).is_some(), "a later stop has a deadline of its own");
+    assert!(next_deadline(&world.state, world.now).is_some(), "a later stop has a deadline of its own");
     check(&world.saw(A, 1, exited(0)), "ended stopped, finish op-9 succeeded");
-    assert_eq!(next_deadline(&world.state), None);
+    assert_eq!(next_deadline(&world.state, world.now), None);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod broker;
 mod hello;
 mod key;
 mod ledger;
+mod message;
 mod operation;
 mod output;
 mod schema;
@@ -31,6 +32,12 @@ pub use hello::{ClientInfo, HelloParams, HelloResult, Identity, IdentityDoc, Ide
 pub use key::{KEY_BYTES_MAX, Key};
 pub use ledger::{
     HeldFor, LedgerAcceptParams, LedgerAcceptResult, LedgerFinding, LedgerHeld, LedgerRetireParams, LedgerRetireResult,
+};
+pub use message::{
+    CancelOutcome, Delivery, InboxAckParams, InboxAckResult, InboxReadParams, InboxReadResult, Letter,
+    MESSAGE_BYTES_MAX, Message, MessageCancelParams, MessageCancelResult, MessageDecision, MessageGetParams,
+    MessageListParams, MessageListResult, MessageMode, MessageResolveParams, MessageResult, MessageSendParams,
+    MessageSendResult, MessageState, Patience,
 };
 pub use operation::{
     Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,

@@ -54,19 +54,19 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::OperationList => pair::<OperationListParams, OperationListResult>(generator),
         Method::SessionReconcile => pair::<ReconcileParams, EndedResult>(generator),
         Method::OperationResolve => pair::<OperationResolveParams, OperationResolveResult>(generator),
+        Method::MessageSend => pair::<MessageSendParams, MessageSendResult>(generator),
+        Method::MessageGet => pair::<MessageGetParams, MessageResult>(generator),
+        Method::MessageList => pair::<MessageListParams, MessageListResult>(generator),
+        Method::MessageCancel => pair::<MessageCancelParams, MessageCancelResult>(generator),
+        Method::MessageResolve => pair::<MessageResolveParams, MessageResult>(generator),
+        Method::InboxRead => pair::<InboxReadParams, InboxReadResult>(generator),
+        Method::InboxAck => pair::<InboxAckParams, InboxAckResult>(generator),
         Method::SessionFork
         | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
         | Method::SessionTurn
-        | Method::MessageSend
-        | Method::MessageGet
-        | Method::MessageList
-        | Method::MessageCancel
-        | Method::MessageResolve
-        | Method::InboxRead
-        | Method::InboxAck
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList

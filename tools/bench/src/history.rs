@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ostler::broker::codec;
 use ostler::machine::{
-    Action, Actor, At, Digest, Exit, Input, Key, Observation, PreparedSession, Process, Request, Run, Scope, SessionId,
-    State, Time, Word, apply, decide,
+    Action, Actor, Adapter, At, Digest, Exit, Input, Key, Observation, PreparedSession, Process, Request, Run, Scope,
+    SessionId, State, Time, Word, apply, decide,
 };
 use ostler_ledger::storage::Disk;
 use ostler_ledger::{Entry, Ledger, Options, Stamp};
@@ -57,7 +57,7 @@ impl World {
         let id = session(number);
         let prepared = PreparedSession { id: id.clone(), spec: digest(number) };
         let labels = [("task".to_owned(), format!("job {number}"))].into_iter().collect();
-        self.ask(2 * number, Action::Spawn { prepared: Some(prepared), name: None, labels });
+        self.ask(2 * number, Action::Spawn { prepared: Some(prepared), name: None, labels, adapter: Adapter::Inbox });
         self.word(&id, Word::Started(process(number)));
         if let Some(old) = number.checked_sub(SESSIONS) {
             let id = session(old);
