@@ -1,9 +1,12 @@
 //! Messages, with real brokers, hosts and programs: what a sender is told, what the program gets, and that the two agree whoever is killed in between.
 
+mod crash;
 mod doubt;
+mod field;
 mod inbox;
 mod lines;
 mod order;
+mod post;
 
 use serde_json::Value;
 
