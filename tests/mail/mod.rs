@@ -1,10 +1,12 @@
 //! Messages, with real brokers, hosts and programs: what a sender is told, what the program gets, and that the two agree whoever is killed in between.
 
+mod account;
 mod crash;
 mod doubt;
 mod field;
 mod inbox;
 mod lines;
+mod load;
 mod order;
 mod post;
 

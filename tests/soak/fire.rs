@@ -80,7 +80,7 @@ impl Fire {
 }
 
 /// The run that a host's command line names.
-fn run_of(command: &str) -> Option<Run> {
+pub(crate) fn run_of(command: &str) -> Option<(String, u32)> {
     let (_, named) = command.split_once(" host --session ")?;
     let mut words = named.split(' ');
     let session = words.next()?.to_owned();

@@ -5,7 +5,7 @@
 
 mod asked;
 mod closing;
-mod fire;
+pub(crate) mod fire;
 mod found;
 mod life;
 mod witness;

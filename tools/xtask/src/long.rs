@@ -77,6 +77,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 900,
     },
     Job {
+        name: "messages",
+        prefix: "long_messages",
+        what: "a hundred thousand messages to fifty sessions while brokers and hosts are killed: once and in order, or with a reason (--rounds N of 5,000, --seed N)",
+        budget_seconds: 3600,
+    },
+    Job {
         name: "matrix",
         prefix: "long_matrix",
         what: "kills at every named point of broker, host and client, five drawn passes each (--seeds N)",
