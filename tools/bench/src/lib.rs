@@ -1,6 +1,6 @@
 //! The benchmark: every figure is measured beside its floor, in the same run, in turns, on the same folder.
 //!
-//! `cargo xtask bench ledger` and `cargo xtask bench storm` build and run it. It is a library, so that the ordinary checks cover it; the program of the
+//! `cargo xtask bench ledger`, `bench storm` and `bench messages` build and run it. It is a library, so that the ordinary checks cover it; the program of the
 //! first lies in `sqlite/`, a package of its own, because it brings SQLite to compare with and nothing else of the project needs that.
 #![expect(clippy::print_stdout, reason = "a tool for people")]
 #![expect(clippy::disallowed_methods, reason = "a tool that measures time and starts programs")]
@@ -12,6 +12,8 @@ mod floor;
 mod history;
 mod machine;
 mod measure;
+/// Messages to programs.
+pub mod messages;
 mod parts;
 mod replay;
 mod report;
@@ -45,19 +47,21 @@ struct Asked {
     folder: PathBuf,
     /// The release build of the product.
     program: PathBuf,
+    /// So little is measured that only the way is tested.
+    is_brief: bool,
     /// The document to write the table into.
     document: Option<PathBuf>,
 }
 
 const USAGE: &str = "\
-ledger --program FILE --folder FOLDER [--document FILE] [--rounds N] [--records N] [--only NAME] [--brief]";
+ledger|messages --program FILE --folder FOLDER [--document FILE] [--rounds N] [--records N] [--only NAME] [--brief]";
 
 /// Runs the benchmark that the arguments ask for.
 ///
 /// # Errors
 /// What could not be measured and why.
 pub fn run(arguments: &[String], other: OpenStore<'_>) -> Result<(), String> {
-    let asked = parse(arguments)?;
+    let asked = parse("ledger", arguments)?;
     std::fs::create_dir_all(&asked.folder).map_err(|error| format!("{}: {error}", asked.folder.display()))?;
     let scratch = Scratch::new(&asked.folder)?;
     let before = machine::Pressure::now();
@@ -84,12 +88,12 @@ pub fn run(arguments: &[String], other: OpenStore<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn parse(arguments: &[String]) -> Result<Asked, String> {
+fn parse(bench: &str, arguments: &[String]) -> Result<Asked, String> {
     let mut words = arguments.iter().map(String::as_str);
-    if words.next() != Some("ledger") {
+    if words.next() != Some(bench) {
         return Err(USAGE.to_owned());
     }
-    let (mut plan, mut only, mut document) = (Plan::usual(), None, None);
+    let (mut plan, mut only, mut document, mut is_brief) = (Plan::usual(), None, None, false);
     let (mut folder, mut program) = (None, None);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"));
@@ -101,12 +105,12 @@ fn parse(arguments: &[String]) -> Result<Asked, String> {
             "--only" => only = Some(value()?.to_owned()),
             "--rounds" => plan.rounds = number(value()?)?.max(1),
             "--records" => plan.records = number(value()?)?.max(1_000),
-            "--brief" => plan = Plan::brief(),
+            "--brief" => (plan, is_brief) = (Plan::brief(), true),
             _ => return Err(format!("`{word}`?\n{USAGE}")),
         }
     }
     let program = program.ok_or(USAGE)?;
-    Ok(Asked { plan, only, folder: folder.ok_or(USAGE)?, program, document })
+    Ok(Asked { plan, only, folder: folder.ok_or(USAGE)?, program, is_brief, document })
 }
 
 /// A folder that is removed with everything in it at the end.

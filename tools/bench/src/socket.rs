@@ -26,7 +26,7 @@ const OLDEST_MS: u64 = (1 << 53) - 1;
 pub(crate) fn run(scratch: &Path, program: &Path, plan: &Plan) -> Result<Vec<Row>, String> {
     let root = scratch.join("root");
     let broker = Broker::start(&root, program)?;
-    let mut keys = Keys(0);
+    let mut keys = Keys::new();
     let mut rows = requests(scratch, &broker, plan, &mut keys)?;
     rows.extend(effects(scratch, &broker, plan, &mut keys)?);
     Ok(rows)
@@ -213,7 +213,7 @@ fn removed(tree: &Path, folder: &Path) -> Result<(), String> {
 }
 
 /// So many requests, one after the other, each timed; the processor time is the broker's.
-fn timed(
+pub(crate) fn timed(
     broker: &Broker,
     series: &mut Series,
     count: u64,
@@ -234,7 +234,7 @@ fn timed(
 }
 
 /// Requests of many clients, timed as one; the processor time is what `cpu` says.
-fn at_once(
+pub(crate) fn at_once(
     clients: &mut [Client],
     requests: &[Vec<u8>],
     series: &mut Series,
@@ -278,14 +278,18 @@ fn all_at_once(clients: &mut [Client], requests: &[Vec<u8>]) -> Result<(), Strin
 }
 
 /// A new key for every request, in the form in which the product's clients make them.
-struct Keys(u64);
+pub(crate) struct Keys(u64);
 
 impl Keys {
+    pub(crate) fn new() -> Keys {
+        Keys(0)
+    }
+
     fn prune(&mut self) -> Vec<u8> {
         self.request("session.prune", json!({"older_ms": OLDEST_MS}))
     }
 
-    fn request(&mut self, method: &str, mut params: Value) -> Vec<u8> {
+    pub(crate) fn request(&mut self, method: &str, mut params: Value) -> Vec<u8> {
         self.0 += 1;
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_millis();
         let key = format!("{:08x}-{:04x}-7000-8000-{:012x}", now >> 16, now & 0xffff, self.0);

@@ -17,7 +17,8 @@ pub(crate) fn run(top: &Path, words: &[&str]) -> Result<(), String> {
     match words {
         ["ledger", ..] => ledger(top, words),
         ["storm", ..] => storm(top, words),
-        _ => Err("bench ledger, or bench storm".to_owned()),
+        ["messages", ..] => messages(top, words),
+        _ => Err("bench ledger, bench storm, or bench messages".to_owned()),
     }
 }
 
@@ -35,6 +36,12 @@ fn storm(top: &Path, words: &[&str]) -> Result<(), String> {
     let build = ["build", "--locked", "--release", "--package", "ostler-bench", "--bin", "ostler-storm"];
     step(&mut cargo(top, &build))?;
     step(&mut program(top, "ostler-storm", words, "docs/PERFORMANCE.md"))
+}
+
+fn messages(top: &Path, words: &[&str]) -> Result<(), String> {
+    let build = ["build", "--locked", "--release", "--package", "ostler-bench", "--bin", "ostler-messages"];
+    step(&mut cargo(top, &build))?;
+    step(&mut program(top, "ostler-messages", words, "docs/PERFORMANCE.md"))
 }
 
 /// A benchmark's program, told what to measure, where, and which document its table belongs into.

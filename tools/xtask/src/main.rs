@@ -18,6 +18,8 @@ const USAGE: &str = "\
 cargo xtask ci                     everything that the gate runs, each stage with its time
 cargo xtask bench ledger [--rounds N] [--records N] [--only NAME] [--brief]
                                    every figure of the ledger beside its floor, into docs/LEDGER.md
+cargo xtask bench messages [--rounds N] [--brief]
+                                   messages to programs beside the least that their path demands, into docs/PERFORMANCE.md
 cargo xtask bench storm [--rounds N] [--clients N,N...] [--only NAME,NAME...]
                                    find-or-start under many clients beside tmux, watchman, pueue, into docs/PERFORMANCE.md
 cargo xtask tidy [FOLDER]          the repository's own rules alone, on this or another checkout
