@@ -259,6 +259,7 @@ pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episo
         | Action::Resolve { .. }
         | Action::Cancel { .. }
         | Action::ResolveMessage { .. }
+        | Action::Interrupt { .. }
         | Action::Acknowledge { .. } => action,
     }
 }

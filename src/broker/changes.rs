@@ -21,8 +21,9 @@ use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::method::Method;
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
-    self, DeleteParams, Encoded, EndedResult, OperationResolveParams, OperationResolveResult, PruneParams, PruneResult,
-    ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode, encode, encode_value,
+    self, DeleteParams, Encoded, EndedResult, InterruptParams, OperationResolveParams, OperationResolveResult,
+    PruneParams, PruneResult, ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode,
+    encode, encode_value,
 };
 use data_encoding::BASE32_NOPAD;
 use serde_json::Value;
@@ -77,6 +78,7 @@ impl Front {
             route::Change::Send => self.send(&caller, digest, decode(params)?).await,
             route::Change::Cancel => self.cancel(&caller, digest, decode(params)?).await,
             route::Change::ResolveMessage => self.decide(&caller, digest, decode(params)?).await,
+            route::Change::Interrupt => self.interrupt(&caller, digest, decode(params)?).await,
             route::Change::Acknowledge => self.acknowledge(&caller, digest, decode(params)?).await,
         }
     }
@@ -102,6 +104,13 @@ impl Front {
         let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Stop { target, grace_ms }, Wanted::default()).await?;
         self.ended(&settled)
+    }
+
+    async fn interrupt(&self, caller: &Caller, digest: Digest, params: InterruptParams) -> Result<Encoded, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let target = self.target(&change.scope, &params.session)?;
+        let settled = self.settle(&change, Action::Interrupt { target }, Wanted::default()).await?;
+        self.started(&settled)
     }
 
     async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Encoded, WireError> {
@@ -361,7 +370,7 @@ impl Front {
         }));
     }
 
-    /// The outcome of a start.
+    /// The outcome of a start, or of what a live session was asked for.
     fn started(&self, settled: &Settled) -> Result<Encoded, WireError> {
         let operation = render::operation(&settled.operation, settled.replayed);
         if let Some(error) = failed(&settled.operation) {

@@ -10,7 +10,7 @@ use super::letter::letter;
 use super::passed;
 use crate::host::client::{LinkError, Probe, probe};
 use crate::host::wire::{DELIVER_BYTES_MAX, Delivery, RefusalCode};
-use crate::machine::{Adapter, Carried, Hand, Message, MessageId, Observation, SessionId, Word};
+use crate::machine::{Adapter, Carried, Hand, Message, MessageId, Observation, OperationId, SessionId, Word};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +72,21 @@ impl Hosts {
         let text = tokio::task::spawn_blocking(move || bodies::read(&root, &session, &of.body)).await;
         let text = text.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())?;
         Ok(letter(adapter, message, &text))
+    }
+
+    /// Has the host signal the command. One that has signalled for this operation says so again and does nothing.
+    pub(super) async fn interrupt(self: Arc<Self>, session: SessionId, episode: u32, operation: OperationId) {
+        let answer = match self.link(&session, episode) {
+            Some(link) => link.interrupt(operation.0).await.ok(),
+            None => None,
+        };
+        let Some(sent) = answer else {
+            tokio::time::sleep(AGAIN).await;
+            return self.inbox.post(Post::Again(session, Hand::Signal)).await;
+        };
+        let word = Word::Interrupted { operation, sent };
+        passed::word(&word);
+        self.inbox.post(Post::Word { observation: Observation { session, episode, word }, answers: true }).await;
     }
 
     /// Reads what the host of an episode that is over wrote down.

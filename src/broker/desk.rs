@@ -265,7 +265,7 @@ impl<S: Storage, W: World> Desk<S, W> {
                 Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
                 Post::Word { observation, answers } => {
                     if answers {
-                        let hand = if matches!(observation.word, Word::Mail { .. }) { Hand::Mail } else { Hand::Life };
+                        let hand = hand_of(&observation.word);
                         self.outbox.answered(&observation.session, hand);
                         answered.push((observation.session.clone(), hand));
                     }
@@ -311,5 +311,22 @@ impl<S: Storage, W: World> Desk<S, W> {
             *known = next;
             changed
         });
+    }
+}
+
+/// To which kind of work a word is the answer.
+fn hand_of(word: &Word) -> Hand {
+    match word {
+        Word::Mail { .. } => Hand::Mail,
+        Word::Interrupted { .. } => Hand::Signal,
+        Word::Started(_)
+        | Word::LaunchFailed { .. }
+        | Word::NeverOpened
+        | Word::Exited { .. }
+        | Word::HostLost
+        | Word::MachineLost
+        | Word::Adopted(_)
+        | Word::Foreign { .. }
+        | Word::Removed => Hand::Life,
     }
 }

@@ -113,6 +113,9 @@ impl Hosts {
             Effect::Deliver { session, episode, message, attempt } => {
                 drop(self.handle.spawn(hosts.deliver(session, episode, (message, attempt))));
             }
+            Effect::Interrupt { session, episode, operation } => {
+                drop(self.handle.spawn(hosts.interrupt(session, episode, operation)));
+            }
             Effect::Probe { session, episode, message, attempt } => {
                 drop(self.handle.spawn(hosts.probe(session, episode, (message, attempt))));
             }

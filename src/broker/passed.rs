@@ -19,6 +19,7 @@ pub(super) fn effect(effect: &Effect) {
         Effect::Remove { .. } => Point::EffectRemove,
         Effect::Deliver { .. } => Point::EffectDeliver,
         Effect::Probe { .. } => Point::EffectProbe,
+        Effect::Interrupt { .. } => Point::EffectInterrupt,
     });
 }
 
@@ -49,6 +50,7 @@ fn of_record(event: &Event) -> Option<Point> {
             Kind::Delete => Point::RecordDelete,
             Kind::Prune => Point::RecordPrune,
             Kind::Send => Point::RecordSend,
+            Kind::Interrupt => Point::RecordInterrupt,
             Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge => return None,
         },
         Event::Host { body: HostChange::Started(_), .. } => Point::RecordStarted,
@@ -89,6 +91,7 @@ fn of_word(word: &Word) -> Option<Point> {
         Word::HostLost => Point::WordHostLost,
         Word::Removed => Point::WordRemoved,
         Word::Mail { .. } => Point::WordMail,
+        Word::Interrupted { .. } => Point::WordInterrupted,
         Word::NeverOpened | Word::MachineLost | Word::Foreign { .. } => return None,
     })
 }

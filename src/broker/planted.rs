@@ -75,6 +75,7 @@ impl Planted {
             | Effect::Stop { .. }
             | Effect::Remove { .. }
             | Effect::Deliver { .. }
+            | Effect::Interrupt { .. }
             | Effect::Probe { .. } => effect,
         }
     }
@@ -101,6 +102,7 @@ impl Planted {
             | Word::Adopted(_)
             | Word::Foreign { .. }
             | Word::Mail { .. }
+            | Word::Interrupted { .. }
             | Word::Removed => return,
         };
         if of.is_some_and(|of| self.revive_deleted && of.run.is_some())

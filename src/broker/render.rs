@@ -240,6 +240,7 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::Send => Method::MessageSend,
         machine::Kind::Cancel => Method::MessageCancel,
         machine::Kind::ResolveMessage => Method::MessageResolve,
+        machine::Kind::Interrupt => Method::SessionInterrupt,
         machine::Kind::Acknowledge => Method::InboxAck,
     }
 }

@@ -47,6 +47,7 @@ impl Need {
                 | Action::Resolve { .. }
                 | Action::Cancel { .. }
                 | Action::ResolveMessage { .. }
+                | Action::Interrupt { .. }
                 | Action::Acknowledge { .. } => Self::Ends,
             },
         }

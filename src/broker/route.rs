@@ -38,6 +38,7 @@ pub enum Change {
     Cancel,
     ResolveMessage,
     Acknowledge,
+    Interrupt,
 }
 
 /// Calls that only look.
@@ -85,8 +86,8 @@ pub fn route(method: Method) -> Route {
         Method::MessageGet => Route::Read(Read::Message),
         Method::MessageList => Route::Read(Read::Messages),
         Method::InboxRead => Route::Read(Read::Inbox),
+        Method::SessionInterrupt => Route::Change(Change::Interrupt),
         Method::SessionFork
-        | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady

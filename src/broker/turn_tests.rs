@@ -74,8 +74,8 @@ pub(super) fn run_at(
         now,
         inputs,
         &mut |release| {
-            // None of these sessions has a message.
-            if matches!(release, Release::Owed(_, Hand::Mail, None)) {
+            // None of these sessions has a message or is interrupted.
+            if matches!(release, Release::Owed(_, Hand::Mail | Hand::Signal, None)) {
                 return;
             }
             left.push(match release {

@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Send(super::send::Args),
     Message(super::message::Args),
     Inbox(super::inbox::Args),
+    Interrupt(super::interrupt::Args),
     Stop(super::stop::Args),
     Resume(super::resume::Args),
     #[command(visible_alias = "rm")]
@@ -146,7 +147,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait send message inbox stop resume delete prune reconcile operation status shutdown connect doctor \
+            "ensure run spawn list show logs wait send message inbox interrupt stop resume delete prune reconcile operation status shutdown connect doctor \
              ledger config schema completions man"
         );
     }
@@ -188,7 +189,6 @@ mod tests {
     #[test]
     fn what_later_versions_will_do_is_not_offered() {
         for line in [
-            "interrupt a",
             "upgrade",
             "mcp serve",
             "fork a",

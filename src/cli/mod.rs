@@ -16,6 +16,7 @@ mod ensure;
 mod exit;
 mod failure;
 mod inbox;
+mod interrupt;
 mod ledger;
 mod list;
 mod logs;
@@ -98,6 +99,7 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Send(_)
         | Command::Message(_)
         | Command::Inbox(_)
+        | Command::Interrupt(_)
         | Command::Stop(_)
         | Command::Resume(_)
         | Command::Delete(_)
@@ -135,6 +137,7 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Send(args) => send::run(args, context),
         Command::Message(args) => message::run(args, context),
         Command::Inbox(args) => inbox::run(args, context),
+        Command::Interrupt(args) => interrupt::run(args, context),
         Command::Stop(args) => stop::run(&args, context),
         Command::Resume(args) => resume::run(&args, context),
         Command::Delete(args) => delete::run(&args, context),

@@ -17,7 +17,7 @@ use crate::os::environment::Environment;
 use crate::rpc::error::{ErrorCode, WireError};
 
 /// Commands of later versions (docs/CONTRACT.md, "Planned").
-const PLANNED: [&str; 5] = ["fork", "interrupt", "mcp", "report", "upgrade"];
+const PLANNED: [&str; 4] = ["fork", "mcp", "report", "upgrade"];
 /// Words that people know from elsewhere, and what they mean here.
 const MEANT: [(&str, &str); 5] = [
     ("exec", "ostler run -- CMD"),

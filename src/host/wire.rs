@@ -234,8 +234,12 @@ pub enum Request {
         /// The bytes, base64, as they are to be written.
         b64: String,
     },
-    /// INT to the command's process group; the broker's alone.
-    Interrupt,
+    /// INT to the command's process group; the broker's alone. The same attempt again is not signalled again.
+    Interrupt {
+        /// Which attempt; a later one has a larger number.
+        #[serde(default)]
+        attempt: u64,
+    },
 }
 
 /// Shows everything but secret and input.
@@ -253,7 +257,7 @@ impl std::fmt::Debug for Request {
             Self::Deliver { message, attempt, b64 } => {
                 write!(f, "Deliver {{ message: {message:?}, attempt: {attempt}, b64: {} characters }}", b64.len())
             }
-            Self::Interrupt => f.write_str("Interrupt"),
+            Self::Interrupt { attempt } => write!(f, "Interrupt {{ attempt: {attempt} }}"),
         }
     }
 }

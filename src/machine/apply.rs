@@ -57,7 +57,7 @@ pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             let waiting = sid.as_ref().and_then(|sid| state.sessions.get_mut(sid));
             if let Some(session) = waiting {
                 let session = Arc::make_mut(session);
-                for list in [&mut session.starts, &mut session.stops, &mut session.deletes] {
+                for list in [&mut session.starts, &mut session.stops, &mut session.deletes, &mut session.interrupts] {
                     list.retain(|waiting| waiting != op);
                 }
                 if session.stops.is_empty() && session.deletes.is_empty() {
@@ -199,7 +199,7 @@ fn accept(
     let (live, gone) = (session.status.is_live(), session.status == Status::Deleted);
     let legal = match plan {
         Plan::Launch { .. } | Plan::Remove => !live && !gone,
-        Plan::End { .. } => live,
+        Plan::End { .. } | Plan::Interrupt => live,
         Plan::Settle => !gone,
         Plan::Join | Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => true,
     };
@@ -240,10 +240,12 @@ fn accept(
             | Kind::Send
             | Kind::Cancel
             | Kind::ResolveMessage
+            | Kind::Interrupt
             | Kind::Acknowledge => {
                 return Err(Illegal("this kind joins nothing"));
             }
         },
+        Plan::Interrupt => session.interrupts.push(op),
         Plan::Settle => session.settled_seq = op.0,
         Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => {}
     }
@@ -315,6 +317,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         starts: vec![op],
         stops: Vec::new(),
         deletes: Vec::new(),
+        interrupts: Vec::new(),
         latest: Vec::new(),
         held: Runs::default(),
     };
@@ -399,6 +402,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
                 back.starts = std::mem::take(&mut session.starts);
                 back.stops = std::mem::take(&mut session.stops);
                 back.deletes = std::mem::take(&mut session.deletes);
+                back.interrupts = std::mem::take(&mut session.interrupts);
                 back.settled_seq = session.settled_seq;
                 back.latest = std::mem::take(&mut session.latest);
                 back.held = std::mem::take(&mut session.held);
@@ -419,7 +423,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
 pub fn chain_ended(state: &mut State, sid: &SessionId, at: At) -> bool {
     if let Some(session) = state.sessions.get_mut(sid) {
         let session = Arc::make_mut(session);
-        if ![&session.starts, &session.stops, &session.deletes].into_iter().all(Vec::is_empty) {
+        if session.waiting().next().is_some() {
             return false;
         }
         state.live -= usize::from(session.status.is_live());

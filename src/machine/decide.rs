@@ -101,6 +101,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Acknowledge { messages } => ask.acknowledge(messages),
         Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, 0, *prepared),
         Action::Stop { target, grace_ms } => ask.on_session(target, Ask::Stop, *grace_ms, None),
+        Action::Interrupt { target } => ask.interrupt(target),
         Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
         Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
         Action::Prune { older_ms } => ask.prune(*older_ms),
@@ -175,19 +176,23 @@ impl Asked<'_> {
         self.answered(vec![self.accept(Kind::Spawn, Some(&prepared.id), Some(1), plan)])
     }
 
-    fn on_session(&self, target: &Target, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
-        let found = target.clone().and_then(|id| match self.state.sessions.get(&id) {
-            Some(session) if may(&self.request.scope, session) => Ok(session),
-            Some(_) | None => Err(Refusal::NoSession { given: id.to_string() }),
-        });
-        let session = match found {
-            Ok(session) => session,
-            Err(refusal) => return refused(refusal),
+    pub(super) fn found(&self, target: &Target) -> Result<&Session, Refusal> {
+        let id = target.clone()?;
+        let session = match self.state.sessions.get(&id) {
+            Some(session) if may(&self.request.scope, session) => session,
+            Some(_) | None => return Err(Refusal::NoSession { given: id.to_string() }),
         };
-        if let Some(fence) = &session.fence {
-            return refused(Refusal::Fenced { session: session.id.clone(), fence: fence.clone() });
+        match &session.fence {
+            Some(fence) => Err(Refusal::Fenced { session: id, fence: fence.clone() }),
+            None => Ok(session),
         }
-        self.moved(session, ask, grace_ms, prepared)
+    }
+
+    fn on_session(&self, target: &Target, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
+        match self.found(target) {
+            Ok(session) => self.moved(session, ask, grace_ms, prepared),
+            Err(refusal) => refused(refusal),
+        }
     }
 
     fn moved(&self, session: &Session, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {

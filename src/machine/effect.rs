@@ -6,7 +6,7 @@ use super::lane::on_its_way;
 use super::session::{Session, Status};
 use super::state::State;
 
-/// Which of a session's two kinds of work: neither waits for the other, and of each at most one piece is owed at a time. A message that a
+/// Which of a session's kinds of work: none waits for another, and of each at most one piece is owed at a time. A message that a
 /// program does not read must not hold up its stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hand {
@@ -14,11 +14,13 @@ pub enum Hand {
     Life,
     /// Its messages.
     Mail,
+    /// Signals to its command.
+    Signal,
 }
 
 impl Hand {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Life, Self::Mail];
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Life, Self::Mail, Self::Signal];
 }
 
 /// One piece of owed work.
@@ -65,6 +67,15 @@ pub enum Effect {
         /// The attempt's token.
         attempt: u64,
     },
+    /// Signal the episode's command. Asked twice for one operation, the host signals once.
+    Interrupt {
+        /// The session.
+        session: SessionId,
+        /// The episode.
+        episode: u32,
+        /// The operation.
+        operation: OperationId,
+    },
     /// Read what a host that is no more wrote down about a message.
     Probe {
         /// The session.
@@ -87,6 +98,7 @@ impl Effect {
             | Self::Stop { session, .. }
             | Self::Remove { session }
             | Self::Deliver { session, .. }
+            | Self::Interrupt { session, .. }
             | Self::Probe { session, .. } => session,
         }
     }
@@ -96,6 +108,7 @@ impl Effect {
         match self {
             Self::Judge { .. } | Self::Launch { .. } | Self::Stop { .. } | Self::Remove { .. } => Hand::Life,
             Self::Deliver { .. } | Self::Probe { .. } => Hand::Mail,
+            Self::Interrupt { .. } => Hand::Signal,
         }
     }
 }
@@ -105,17 +118,19 @@ pub fn owed(state: &State, id: &SessionId, hand: Hand) -> Option<Effect> {
     match (state.sessions.get(id), hand) {
         (Some(session), Hand::Life) => owed_of(state, session),
         (Some(session), Hand::Mail) => mail_of(state, session),
+        (Some(session), Hand::Signal) => signal_of(state, session),
         (None, Hand::Life) => state.removals.get(id).map(|_| Effect::Remove { session: id.clone() }),
-        (None, Hand::Mail) => None,
+        (None, Hand::Mail | Hand::Signal) => None,
     }
 }
 
-/// All that is owed, in the order of session ids; messages after everything else.
+/// All that is owed, in the order of session ids; signals and messages after everything else.
 pub fn outstanding(state: &State) -> Vec<Effect> {
     let sessions = state.sessions.values().filter_map(|session| owed_of(state, session));
     let removals = state.removals.iter().map(|(id, _)| Effect::Remove { session: id.clone() });
     let lanes = state.lanes.iter().filter_map(|(id, _)| state.sessions.get(id));
-    sessions.chain(removals).chain(lanes.filter_map(|session| mail_of(state, session))).collect()
+    let signals = state.sessions.values().filter_map(|session| signal_of(state, session));
+    sessions.chain(removals).chain(signals).chain(lanes.filter_map(|session| mail_of(state, session))).collect()
 }
 
 fn owed_of(state: &State, session: &Session) -> Option<Effect> {
@@ -147,9 +162,18 @@ fn mail_of(state: &State, session: &Session) -> Option<Effect> {
     if !of.status.is_live() || of.episode != episode {
         return Some(Effect::Probe { session, episode, message, attempt });
     }
-    // Until its host has answered, nothing is released to it.
-    let is_known = of.fence.is_none() && of.proven >= state.generation && of.run.is_some();
-    is_known.then_some(Effect::Deliver { session, episode, message, attempt })
+    is_reached(state, of).then_some(Effect::Deliver { session, episode, message, attempt })
+}
+
+fn signal_of(state: &State, session: &Session) -> Option<Effect> {
+    let operation = *session.interrupts.first()?;
+    let (id, episode) = (session.id.clone(), session.episode);
+    is_reached(state, session).then_some(Effect::Interrupt { session: id, episode, operation })
+}
+
+/// Until its host has answered, nothing is released to a session.
+fn is_reached(state: &State, session: &Session) -> bool {
+    session.fence.is_none() && session.proven >= state.generation && session.run.is_some()
 }
 
 /// Operations that are accepted and not settled, with the session each waits for.

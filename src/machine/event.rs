@@ -196,6 +196,8 @@ pub enum Plan {
         /// Whether the session is removed afterwards.
         delete: bool,
     },
+    /// Signal the command to leave what it does.
+    Interrupt,
     /// Remove the files of an ended session.
     Remove,
     /// Wait for what is under way: for the start, the end or the removal, by kind.

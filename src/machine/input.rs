@@ -133,6 +133,11 @@ pub enum Action {
         /// How long it may take to end by itself.
         grace_ms: u64,
     },
+    /// A signal to a session's command that it should leave what it does.
+    Interrupt {
+        /// Which session.
+        target: Target,
+    },
     /// The removal of a session.
     Delete {
         /// Which.
@@ -225,6 +230,13 @@ pub enum Word {
     },
     /// The session's files are gone.
     Removed,
+    /// What became of an interrupt.
+    Interrupted {
+        /// Which.
+        operation: OperationId,
+        /// Whether there was a command to signal; if not, it has ended.
+        sent: bool,
+    },
     /// What became of a message's attempt.
     Mail {
         /// The message.

@@ -34,6 +34,10 @@ pub fn violations(state: &State) -> Vec<String> {
             session.deletes.is_empty() || matches!(session.status, Status::Stopping | Status::Deleted),
             format!("{id}: a delete waits in {:?}", session.status),
         );
+        claim(
+            session.interrupts.is_empty() || session.status.is_live(),
+            format!("{id}: an interrupt waits in {:?}", session.status),
+        );
         claim(session.status.is_live() || session.prior.is_none(), format!("{id}: keeps what it was before a start"));
         if let Some(name) = &session.name {
             claim(state.names.get(name) == Some(id), format!("{id}: its name {name} leads elsewhere"));

@@ -66,6 +66,28 @@ impl Asked<'_> {
         self.answered(events)
     }
 
+    /// A signal to the command: each is asked for by one operation, and sent once.
+    pub(super) fn interrupt(&self, target: &Target) -> Decision {
+        let session = match self.found(target) {
+            Ok(session) => session,
+            Err(refusal) => return refused(refusal),
+        };
+        let id = || session.id.clone();
+        let refusal = match session.status {
+            Status::Starting | Status::Ready => None,
+            Status::Stopping => Some(Refusal::Stopping { session: id() }),
+            Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
+                Some(Refusal::HasEnded { session: id(), status: session.status })
+            }
+            Status::Deleted => Some(Refusal::Gone { session: id() }),
+        };
+        if session.waiting().count() >= limits::WAITING_OPERATIONS {
+            return refused(refusal.unwrap_or(Refusal::Crowded { session: id() }));
+        }
+        let accept = || self.accept(Kind::Interrupt, Some(&session.id), Some(session.episode), Plan::Interrupt);
+        refusal.map_or_else(|| self.answered(vec![accept()]), refused)
+    }
+
     /// Where the message will stand in the queue; none if it goes at once.
     fn place(&self, session: &Session, mode: Mode) -> Option<u64> {
         let lane = self.state.lanes.get(&session.id).cloned().unwrap_or_default();
@@ -280,6 +302,7 @@ pub fn stored(action: Action, body: Body) -> Action {
         | Action::Resolve { .. }
         | Action::Cancel { .. }
         | Action::ResolveMessage { .. }
+        | Action::Interrupt { .. }
         | Action::Acknowledge { .. } => action,
     }
 }

@@ -76,7 +76,7 @@ impl Column {
             Word::Adopted(_) => Self::Adopted,
             Word::Foreign { .. } => Self::Foreign,
             // What is said of messages is none of this table's.
-            Word::Removed | Word::Mail { .. } => Self::Removed,
+            Word::Removed | Word::Mail { .. } | Word::Interrupted { .. } => Self::Removed,
         }
     }
 
@@ -130,6 +130,9 @@ pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Ve
     }
     let seen = Seen { state, session, now };
     let word = &observation.word;
+    if let Word::Interrupted { operation, sent } = word {
+        return seen.interrupted(*operation, *sent);
+    }
     let course = course(session.status, Column::of(word));
     if session.fence.is_none() || matches!(course, Course::Late | Course::Guard | Course::Bury) {
         return seen.follow(word);
@@ -161,6 +164,7 @@ fn run_of(word: &Word) -> Option<&Run> {
         | Word::MachineLost
         | Word::Foreign { .. }
         | Word::Mail { .. }
+        | Word::Interrupted { .. }
         | Word::Removed => None,
     }
 }
@@ -236,11 +240,21 @@ impl Seen<'_> {
                 | Kind::Send
                 | Kind::Cancel
                 | Kind::ResolveMessage
+                | Kind::Interrupt
                 | Kind::Acknowledge => return None,
             };
             finish(self.state, operation.id, Some(&self.session.id), &settled)
         });
         known.collect()
+    }
+
+    /// The host has sent the signal, or has nobody left to send it to.
+    fn interrupted(&self, operation: OperationId, sent: bool) -> Vec<Event> {
+        let settled =
+            if sent { Settled::Done(gained(self.session)) } else { Settled::Not(Outcome::Failed, too_late()) };
+        let waits = self.session.interrupts.contains(&operation);
+        let finished = waits.then(|| finish(self.state, operation, Some(&self.session.id), &settled));
+        finished.flatten().into_iter().collect()
     }
 
     fn host(&self, body: HostChange) -> Event {
@@ -301,6 +315,7 @@ impl Seen<'_> {
             | Word::Adopted(_)
             | Word::Foreign { .. }
             | Word::Mail { .. }
+            | Word::Interrupted { .. }
             | Word::Removed => failure("spawn_failed", "cancelled", "the session was stopped before it started"),
         };
         self.aborted(failure)
@@ -309,6 +324,7 @@ impl Seen<'_> {
     fn aborted(&self, failure: Failure) -> Vec<Event> {
         let mut events = vec![self.change(SessionChange::Aborted)];
         events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Aborted, failure)));
+        events.extend(self.finish_all(&self.session.interrupts, &Settled::Not(Outcome::Aborted, too_late())));
         let nothing_runs = Settled::Done(Gained { episode: Some(self.session.episode), ..Gained::default() });
         events.extend(self.finish_all(&self.session.stops, &nothing_runs));
         match (&self.session.prior, self.session.deletes.is_empty()) {
@@ -375,6 +391,7 @@ impl Seen<'_> {
             events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, unproven())));
         }
         events.extend(self.finish_all(&self.session.stops, &Settled::Done(gained)));
+        events.extend(self.finish_all(&self.session.interrupts, &Settled::Not(Outcome::Failed, too_late())));
         if !self.session.deletes.is_empty() {
             events.push(self.change(SessionChange::Deleting));
         }
@@ -439,6 +456,10 @@ pub(super) fn finish(state: &State, id: OperationId, sid: Option<&SessionId>, se
 
 pub(super) fn failure(code: &str, reason: &str, message: &str) -> Failure {
     Failure { code: code.to_owned(), reason: reason.to_owned(), message: clip(message), obstacle: None }
+}
+
+fn too_late() -> Failure {
+    failure("session_terminal", "ended", "its command ended before it was interrupted")
 }
 
 fn unproven() -> Failure {

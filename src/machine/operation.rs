@@ -38,6 +38,9 @@ pub enum Kind {
     /// A decision about an uncertain message.
     #[serde(rename = "message.resolve")]
     ResolveMessage,
+    /// A signal to a session's command that it should leave what it does.
+    #[serde(rename = "session.interrupt")]
+    Interrupt,
     /// A session's word that it has messages.
     #[serde(rename = "inbox.ack")]
     Acknowledge,
@@ -57,6 +60,7 @@ impl Kind {
             Self::Send => "message.send",
             Self::Cancel => "message.cancel",
             Self::ResolveMessage => "message.resolve",
+            Self::Interrupt => "session.interrupt",
             Self::Acknowledge => "inbox.ack",
         }
     }

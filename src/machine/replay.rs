@@ -40,6 +40,7 @@ pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
         | Kind::Send
         | Kind::Cancel
         | Kind::ResolveMessage
+        | Kind::Interrupt
         | Kind::Acknowledge => return Ok(()),
     }
     let Some(stored) = operation.gained.incarnation else { return Err(Stale::Unproven) };

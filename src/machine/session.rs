@@ -307,6 +307,9 @@ pub struct Session {
     pub stops: Vec<OperationId>,
     /// Operations that wait for its removal.
     pub deletes: Vec<OperationId>,
+    /// Operations that wait for their signal to be sent, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<OperationId>,
     /// Its latest operations, which are kept in full.
     pub latest: Vec<OperationId>,
     /// Its operations with free-form keys that were let go: known as long as it is there.
@@ -320,6 +323,6 @@ fn is_zero(number: &u64) -> bool {
 impl Session {
     /// All operations that wait for something of this session.
     pub fn waiting(&self) -> impl Iterator<Item = OperationId> {
-        self.starts.iter().chain(&self.stops).chain(&self.deletes).copied()
+        self.starts.iter().chain(&self.stops).chain(&self.deletes).chain(&self.interrupts).copied()
     }
 }

@@ -173,7 +173,7 @@ fn hand_over(root: &Root, session: &str) -> Result<(), LinkError> {
         link.deliver("first", 1, b"hello\n").await?;
         drop(fs::remove_file(folder.join(JOURNAL)));
         link.deliver("second", 1, b"hello\n").await?;
-        link.interrupt().await.map(drop)
+        link.interrupt(0).await.map(drop)
     })
 }
 
@@ -206,6 +206,8 @@ fn mail(run: &mut Run) {
         }
         run.insist(&words("wait deaf --json"));
     }
+    // A shell that waits for a line ends by it.
+    run.asks("interrupt", words("interrupt web"));
     for (key, name) in [("delete-deaf", "deaf"), ("delete-box", "box"), ("delete", "web")] {
         let listed =
             run.does("list --all")["sessions"].as_array().is_some_and(|all| all.iter().any(|of| of["name"] == name));

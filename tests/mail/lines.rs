@@ -139,3 +139,23 @@ fn what_waits_too_long_expires() {
     wait_until(SOON, "it to expire", || message(&root, &brief["message"]["id"])["state"] == "expired");
     refused(&root, &["send", text(&session["id"]), "x", "--wait-for", "delivered", "--timeout", "300ms"], 6, "timeout");
 }
+
+#[test]
+fn an_interrupt_reaches_a_real_program_and_it_goes_on() {
+    let root = Root::new();
+    let session = root.spawn(&["--adapter", "lines"], &["python3", "-iqu"]);
+    let endless = "print('begun'); import time; [time.sleep(0.01) for _ in iter(int, 1)]";
+    send(&root, &session["id"], endless, &["--wait-for", "delivered"]);
+    wait_until(SOON, "it to begin", || output(&root, &session["id"]) == "begun\n");
+    let first = root.json(["interrupt", text(&session["id"]), "--key", "k"]);
+    assert_eq!((&first["operation"]["state"], &first["session"]["status"]), (&json!("succeeded"), &json!("ready")));
+    let errors = || root.ostler(["logs", text(&session["id"]), "--stream", "stderr"]).exits(0).text();
+    wait_until(SOON, "the interrupt", || errors().contains("KeyboardInterrupt"));
+    // The same key is the same interrupt.
+    assert_eq!(root.json(["interrupt", text(&session["id"]), "--key", "k"])["operation"]["replayed"], true);
+    send(&root, &session["id"], "print('goes on')", &["--wait-for", "delivered"]);
+    wait_until(SOON, "its next answer", || output(&root, &session["id"]) == "begun\ngoes on\n");
+    assert_eq!(errors().matches("KeyboardInterrupt").count(), 1);
+    root.json(["stop", text(&session["id"])]);
+    refused(&root, &["interrupt", text(&session["id"])], 4, "session_terminal");
+}

@@ -441,9 +441,12 @@ fn arrive(ticket: Ticket, reply: &Reply, scene: &mut Scene<'_>) -> Checked {
 fn lasts(word: &Word) -> bool {
     match word {
         Word::Started(_) | Word::Exited { .. } | Word::HostLost | Word::MachineLost | Word::Removed => true,
-        Word::LaunchFailed { .. } | Word::NeverOpened | Word::Adopted(_) | Word::Foreign { .. } | Word::Mail { .. } => {
-            false
-        }
+        Word::LaunchFailed { .. }
+        | Word::NeverOpened
+        | Word::Adopted(_)
+        | Word::Foreign { .. }
+        | Word::Interrupted { .. }
+        | Word::Mail { .. } => false,
     }
 }
 
@@ -458,6 +461,7 @@ fn word(word: &Word) -> &'static str {
         Word::Adopted(_) => "adopted",
         Word::Foreign { .. } => "foreign",
         Word::Mail { .. } => "mail",
+        Word::Interrupted { .. } => "interrupted",
         Word::Removed => "removed",
     }
 }

@@ -68,7 +68,9 @@ impl Hands {
                 ((session, episode), What::Stop { deadline_us: deadline_boot_us, since_us })
             }
             Effect::Remove { session } => ((session, 0), What::Remove),
-            Effect::Deliver { .. } | Effect::Probe { .. } => unreachable!("nobody sends a message here"),
+            Effect::Deliver { .. } | Effect::Interrupt { .. } | Effect::Probe { .. } => {
+                unreachable!("nobody sends a message here")
+            }
         };
         self.add(run, what);
     }

@@ -56,6 +56,7 @@ impl Oracle {
             | Action::Send(_)
             | Action::Cancel { .. }
             | Action::ResolveMessage { .. }
+            | Action::Interrupt { .. }
             | Action::Acknowledge { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
@@ -201,6 +202,7 @@ impl Oracle {
                 | Kind::Send
                 | Kind::Cancel
                 | Kind::ResolveMessage
+                | Kind::Interrupt
                 | Kind::Acknowledge,
                 _,
             ) => Ok(()),

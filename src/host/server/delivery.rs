@@ -37,11 +37,13 @@ pub(super) struct Deliveries {
     /// None where the adapter takes nothing from us.
     journal: Option<Journal>,
     under_way: Option<UnderWay>,
+    /// The latest attempt for which the command was signalled.
+    interrupted: u64,
 }
 
 impl Deliveries {
     pub(super) fn new(journal: Option<Journal>) -> Self {
-        Self { journal, under_way: None }
+        Self { journal, under_way: None, interrupted: 0 }
     }
 
     /// Whether the command's standard input is for messages.
@@ -132,15 +134,19 @@ impl Episode {
     }
 
     /// INT to the command's group, while its leader's number is nobody else's.
-    pub(super) fn interrupt(&self, index: usize) -> Result<Answer, Refused> {
+    pub(super) fn interrupt(&mut self, index: usize, attempt: u64) -> Result<Answer, Refused> {
         if !matches!(self.connections[index].role, Role::Broker(_)) {
             return Err((RefusalCode::Denied, "only the broker interrupts a command".into()));
         }
         if self.starting.is_some() {
             return Err((RefusalCode::Unavailable, "the command does not execute yet".into()));
         }
+        if attempt > 0 && attempt <= self.deliveries.interrupted {
+            return Ok(Answer::Say(Reply::Interrupt { sent: true }));
+        }
         pass(Point::HostInterrupt);
         let sent = self.ending.interrupt();
+        self.deliveries.interrupted = self.deliveries.interrupted.max(if sent { attempt } else { 0 });
         pass(Point::HostInterrupted);
         Ok(Answer::Say(Reply::Interrupt { sent }))
     }

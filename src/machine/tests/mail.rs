@@ -415,3 +415,41 @@ fn request(key: &str, action: Action) -> Request {
 fn observation(word: Word) -> Input {
     Input::Observation(Observation { session: sid(A), episode: 1, word })
 }
+
+#[test]
+fn an_interrupt_is_sent_once_for_each_that_asks_and_waits_for_no_message() {
+    let mut world = world(Adapter::Lines);
+    let interrupt = || Action::Interrupt { target: Ok(sid(A)) };
+    let said = |operation: u64, sent| Word::Interrupted { operation: OperationId(operation), sent };
+    world.fresh(send(A));
+    assert_eq!(
+        world.ask("i", 1, interrupt()),
+        "accept op-8 session.interrupt interrupt, => op-8".replace("session.", "")
+    );
+    world.fresh(interrupt());
+    let deliver = "deliver msg-5@7 to aaaaaaaaaaaa/1";
+    assert_eq!(world.owes(), format!("interrupt aaaaaaaaaaaa/1 for op-8, {deliver}"));
+    assert_eq!(world.saw(A, 1, said(9, true)), "finish op-9 succeeded", "the host answers for each");
+    assert_eq!(world.saw(A, 2, said(8, true)), "", "another episode's");
+    assert_eq!(world.saw(A, 1, said(8, true)), "finish op-8 succeeded");
+    assert_eq!(world.saw(A, 1, said(8, false)), "", "it was told before");
+    assert_eq!((world.owes(), world.ask("i", 1, interrupt())), (deliver.to_owned(), "=> op-8 replayed".to_owned()));
+}
+
+#[test]
+fn an_interrupt_that_comes_too_late_says_so() {
+    let interrupt = || Action::Interrupt { target: Ok(sid(A)) };
+    let mut world = world(Adapter::Inbox);
+    world.fresh(interrupt());
+    assert_eq!(world.saw(A, 1, exited(0)), "ended exited, finish op-5 failed (session_terminal ended)");
+    assert_eq!(world.fresh(interrupt()), "=> refused HasEnded");
+    let mut world = self::world(Adapter::Inbox);
+    world.fresh(interrupt());
+    let none = Word::Interrupted { operation: OperationId(5), sent: false };
+    assert_eq!(world.saw(A, 1, none), "finish op-5 failed (session_terminal ended)");
+    world.fresh(interrupt());
+    world.fresh(stop(A));
+    assert_eq!(world.fresh(interrupt()), "=> refused Stopping");
+    world.generation();
+    assert_eq!(world.owes(), "judge aaaaaaaaaaaa/1", "nothing is released to who has not answered");
+}

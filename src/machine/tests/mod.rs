@@ -231,6 +231,9 @@ impl World {
             Effect::Deliver { session, episode, message, attempt } => {
                 format!("deliver {message}@{attempt} to {session}/{episode}")
             }
+            Effect::Interrupt { session, episode, operation } => {
+                format!("interrupt {session}/{episode} for {operation}")
+            }
             Effect::Probe { session, episode, message, attempt } => {
                 format!("probe {message}@{attempt} of {session}/{episode}")
             }

@@ -46,9 +46,9 @@ pub use operation::{
 pub use output::{Chunk, EndpointParams, EndpointResult, ReadParams, ReadResult, Stream};
 pub use schema::schema;
 pub use session::{
-    Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, ListParams, ListResult, PruneParams,
-    PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus, StartFailure, StartPhase,
-    StopParams, Survivor, WaitFor, WaitParams,
+    Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,
+    PruneParams, PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus,
+    StartFailure, StartPhase, StopParams, Survivor, WaitFor, WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;

@@ -61,8 +61,8 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::MessageResolve => pair::<MessageResolveParams, MessageResult>(generator),
         Method::InboxRead => pair::<InboxReadParams, InboxReadResult>(generator),
         Method::InboxAck => pair::<InboxAckParams, InboxAckResult>(generator),
+        Method::SessionInterrupt => pair::<InterruptParams, SpawnResult>(generator),
         Method::SessionFork
-        | Method::SessionInterrupt
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady

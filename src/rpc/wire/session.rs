@@ -229,6 +229,16 @@ pub enum WaitFor {
     Idle,
 }
 
+/// Parameters of `session.interrupt`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InterruptParams {
+    /// Key of this request.
+    pub key: Key,
+    /// Which session: id, name, or unique prefix of the id.
+    pub session: String,
+}
+
 /// Parameters of `session.resume`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
