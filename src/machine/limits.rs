@@ -48,7 +48,7 @@ pub const OPERATIONS_IN_RESERVE: usize = 1_000_000;
 /// settled can be so many.
 pub const OPERATIONS_IN_FULL: usize = 100_000;
 /// The latest operations that are kept in full: what a list shows of those that are settled.
-pub const OPERATIONS_RECENT: usize = 1_000;
+pub const OPERATIONS_RECENT: usize = 250;
 /// The latest operations of one session that are kept in full.
 pub const OPERATIONS_OF_SESSION: usize = 4;
 /// Footprints that are forgotten together: a power of two.

@@ -18,7 +18,7 @@ use crate::support::{Process, Root, SOON, Usage, wait_until};
 
 /// Sessions at the same time, each on a connection of its own.
 const AT_ONCE: usize = 8;
-/// Cycles before the base line is taken: more than the latest 1,000 operations, which the broker keeps in full.
+/// Cycles before the base line is taken: more than the latest 250 operations, which the broker keeps in full.
 const BEFORE: usize = 400;
 /// Operations of one cycle.
 const OPERATIONS: usize = 3;

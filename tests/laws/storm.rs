@@ -111,7 +111,7 @@ fn disturb_as_it_grows(root: &Root, over: &AtomicBool, growth: RangeInclusive<u6
 }
 
 fn storm(lives: usize, kinds: &[Kind]) -> usize {
-    let root = Root::new();
+    let root = Root::with_limits("recent:1000");
     root.ensure();
     let (over, alive) = (AtomicBool::new(false), AtomicUsize::new(CALLERS));
     let kills = thread::scope(|scope| {

@@ -39,8 +39,8 @@ const A_SECOND: u64 = 20;
 const LONG_SECONDS: u64 = 3_600;
 /// How long the same works in every run of the tests, so that the driver stays whole.
 const SHORT_SECONDS: u64 = 10;
-/// What the latest 1,000 operations may take, which a broker keeps in full and a fresh one has not: 2 KiB each.
-const LATEST_KIB: u64 = 2 * 1024;
+/// What the latest 250 operations may take, which a broker keeps in full and a fresh one has not: 2 KiB each.
+const LATEST_KIB: u64 = 512;
 
 /// What all who take part share.
 struct Soak {
