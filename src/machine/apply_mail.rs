@@ -206,6 +206,11 @@ impl State {
             self.receipts.remove(&(seq, id));
             if let Some(message) = self.messages.remove(&id) {
                 self.change_lane(&message.session, |lane| lane.receipts.retain(|known| *known != id));
+                // As where nobody ever sent anything: a state that was stored and restored is the same.
+                let lane = self.lanes.get(&message.session);
+                if lane.is_some_and(|lane| lane.open.is_empty() && lane.receipts.is_empty()) {
+                    self.lanes.remove(&message.session);
+                }
             }
         }
     }

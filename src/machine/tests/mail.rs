@@ -378,6 +378,18 @@ fn receipts_are_kept_for_a_while() {
     assert_eq!(world.state.receipts.len(), 0);
 }
 
+#[test]
+fn a_session_whose_receipts_are_all_forgotten_is_stored_as_one_that_never_had_any() {
+    let mut world = world(Adapter::Lines);
+    world.fresh(send(A));
+    world.saw(A, 1, word(5, 7, TAKEN));
+    let later_us = limits::RECEIPTS_US + 1;
+    world.now = Time { wall_us: world.now.wall_us + later_us, boot_us: world.now.boot_us + later_us };
+    // Each turn of this world compares the state with what comes back of it once it is stored.
+    world.fresh(Action::Prune { older_ms: 1 << 50 });
+    assert!(world.state.lanes.get(&sid(A)).is_none());
+}
+
 /// Every order of two that meet over one message: exactly one wins, and the other changes nothing.
 #[test]
 fn of_two_that_meet_one_wins_in_either_order() {
