@@ -145,7 +145,7 @@ impl Runs {
     }
 }
 
-/// Of sorted runs, as [`Runs::each`] gives them.
+/// Of sorted runs, each by itself.
 impl FromIterator<Arc<[Footprint]>> for Runs {
     fn from_iter<I: IntoIterator<Item = Arc<[Footprint]>>>(runs: I) -> Self {
         Self(runs.into_iter().collect())

@@ -245,7 +245,7 @@ fn may_decide(state: &State, scope: &Scope, message: &Message) -> bool {
     message.from == Sender::Session(caller.clone()) || parent == Some(caller)
 }
 
-/// Whether somebody may know of a message: as [`may_decide`], and whom it is for.
+/// Whether somebody may know of a message: who may decide about it, and whom it is for.
 pub fn may_know(state: &State, scope: &Scope, message: &Message) -> bool {
     may_decide(state, scope, message) || matches!(scope, Scope::Session(caller) if message.session == *caller)
 }
