@@ -277,8 +277,7 @@ impl<S: Storage> Ledger<S> {
         active.trim_unsynced = active.untrimmed;
         self.sync_count += 1;
         if self.folder_unsynced {
-            self.storage.sync_folder(Folder::Ledger)?;
-            self.folder_unsynced = false;
+            self.name_segment()?;
         }
         self.unsynced_bytes = 0;
         self.no_room = false;
@@ -288,6 +287,19 @@ impl<S: Storage> Ledger<S> {
             let _unsealed = self.storage.seal(in_ledger(&file_name(first_seq)));
         }
         Ok(())
+    }
+
+    /// Makes the name of the new segment durable. A name that a failed sync forgot would never reach the disk, although the file is seen until the
+    /// power goes; so the file, of which nothing was acknowledged, is removed, and the next opening makes another. If it
+    /// cannot be removed, that opening replaces it, for which it needs the room of a copy.
+    fn name_segment(&mut self) -> io::Result<()> {
+        let named = self.storage.sync_folder(Folder::Ledger);
+        if named.is_ok() {
+            self.folder_unsynced = false;
+        } else if let Some(segment) = self.past.segments.last() {
+            let _replaced_later = self.storage.unlink(in_ledger(&segment.file()));
+        }
+        named
     }
 
     /// A new segment begins only when all before it is durable and nothing else is behind it, so that a crash can tear the last one alone; and with

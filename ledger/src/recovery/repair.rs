@@ -159,7 +159,8 @@ pub(crate) fn repair<S: Storage>(storage: &S, survey: &Survey) -> Result<u64, Re
             match replace(storage, &segment.file(), to) {
                 // No room for a second copy: write it in place. The attempt has changed the folder, so its sync has
                 // something to do as well. After any other failure the next opening tries again: a name that a failed
-                // sync forgot comes back with the copy alone.
+                // sync forgot comes back with the copy alone. (Whoever saw that sync fail removed the file, unless it
+                // was killed on the way or could not: on a full disk such a name can still be lost.)
                 Err(RepairError::Write(error)) if is_lack_of_room(&error) => {
                     let _left_over = storage.unlink(in_ledger(REPLACEMENT));
                     rewrite(storage, &segment.file(), 0, to)?

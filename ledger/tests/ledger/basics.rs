@@ -173,6 +173,31 @@ fn what_a_failed_sync_dropped_is_written_again_by_the_next_opening() {
     assert_eq!(texts(&ledger), seen, "what was shown once stays");
 }
 
+/// The opening that finds such a segment has no room for a copy of it, and only a copy would get a name.
+#[test]
+fn a_name_that_a_failed_sync_forgot_loses_nothing_on_a_full_disk() {
+    let disk = SimulatedDisk::new();
+    let (mut ledger, _recovery) = open(&disk);
+    ledger.append(&[entry(None, "never acknowledged")], &STAMP).unwrap();
+    disk.inject(Fault { call: Call::SyncFolder, after: 0, kind: FaultKind::Error(ErrorKind::Other) });
+    ledger.sync().unwrap_err();
+    drop(ledger);
+    disk.inject(Fault { call: Call::Create, after: 0, kind: FaultKind::Error(ErrorKind::StorageFull) });
+    let (mut ledger, _recovery) = match Ledger::open(disk.storage(), options(BOOT)) {
+        Ok(opened) => opened,
+        Err(_no_room) => open(&disk),
+    };
+    let opened = ledger
+        .append(&[entry(None, "acknowledged")], &STAMP)
+        .or_else(|_no_room| ledger.append(&[entry(None, "acknowledged")], &STAMP));
+    opened.unwrap();
+    ledger.sync().unwrap();
+    drop(ledger);
+    disk.crash(ostler_ledger::storage::Crash::PowerLoss, 1);
+    let (ledger, _recovery) = open(&disk);
+    assert_eq!(texts(&ledger).last().map(String::as_str), Some("acknowledged"));
+}
+
 #[test]
 fn one_writer_at_a_time() {
     let disk = SimulatedDisk::new();
