@@ -36,6 +36,8 @@ pub struct Bodies {
 struct Place {
     number: u32,
     end: u64,
+    /// The file whose name this broker has made durable. Who made the file may have died, or be about to fail, before that.
+    named: Option<u32>,
     /// Files in which texts lie that no record names yet, with how many.
     held: BTreeMap<u32, usize>,
 }
@@ -80,7 +82,8 @@ impl Bodies {
         let place = self.place(session, &folder);
         let mut bytes = entropy::bytes::<SALT_BYTES>().to_vec();
         bytes.extend_from_slice(text);
-        let length = u64::try_from(bytes.len()).expect("a length in memory fits 64 bits");
+        let [length, of_text] =
+            [bytes.len(), text.len()].map(|length| u64::try_from(length).expect("a length in memory fits 64 bits"));
         let (file, body) = {
             let mut at = lock(&place);
             at.move_on(&folder, needed);
@@ -88,18 +91,21 @@ impl Bodies {
             let file = open(&path).map_err(FileError::at("open", &path))?;
             file.write_all_at(&bytes, at.end).map_err(FileError::at("write", &path))?;
             let digest = Digest(Sha256::digest(&bytes).into());
-            let body = Body { file: at.number, offset: at.end, bytes: length - SALT_LENGTH, digest };
+            let body = Body { file: at.number, offset: at.end, bytes: of_text, digest };
             at.end += length;
             let number = at.number;
             *at.held.entry(number).or_default() += 1;
             (file, body)
         };
-        let is_first = body.offset == 0;
         let stored = Stored { body, place };
-        let path = folder.join(format!("{NAME}{}", stored.body.file));
+        let number = stored.body.file;
+        let path = folder.join(format!("{NAME}{number}"));
         durable::sync_data(&file, Point::BodyContent).map_err(FileError::at("sync", &path))?;
-        if is_first {
+        let is_named = lock(&stored.place).named == Some(number);
+        if !is_named {
             files::sync_folder(&folder, Point::BodyNamed)?;
+            let mut at = lock(&stored.place);
+            at.named = at.named.max(Some(number));
         }
         Ok(stored)
     }
@@ -114,14 +120,11 @@ impl Bodies {
     }
 }
 
-/// [`SALT_BYTES`], as lengths of files are counted.
-const SALT_LENGTH: u64 = 16;
-
 impl Place {
     fn find(folder: &Path) -> Self {
         let number = numbers(folder).into_iter().max().unwrap_or(1);
         let end = std::fs::metadata(folder.join(format!("{NAME}{number}"))).map_or(0, |file| file.len());
-        Self { number, end, held: BTreeMap::new() }
+        Self { number, end, named: None, held: BTreeMap::new() }
     }
 
     /// On to the next file if this one is long, and away with those that nobody needs.
@@ -224,6 +227,27 @@ mod tests {
         let second = later.store(&session, b"second", &BTreeSet::new()).unwrap();
         assert_eq!((second.body.file, second.body.offset), (1, 16 + 5));
         assert_eq!(read(root.path(), &session, &first.body).unwrap(), b"first");
+    }
+
+    /// A folder that is a link cannot be synced here, while files in it can be written.
+    #[test]
+    fn no_text_is_durable_before_the_name_of_its_file_is() {
+        let (root, bodies, session) = bed();
+        let folder = files::session_folder(root.path(), session.as_str());
+        let aside = root.path().join("aside");
+        let store = |bodies: &Bodies| bodies.store(&session, b"text", &BTreeSet::new());
+        std::fs::rename(&folder, &aside).unwrap();
+        std::os::unix::fs::symlink(&aside, &folder).unwrap();
+        store(&bodies).unwrap_err();
+        store(&bodies).expect_err("the file is there, and its name not durable");
+        let later = Bodies::new(root.path().to_owned());
+        store(&later).expect_err("nor does a later broker know that it is");
+        std::fs::remove_file(&folder).unwrap();
+        std::fs::rename(&aside, &folder).unwrap();
+        for bodies in [&bodies, &later] {
+            let stored = store(bodies).unwrap();
+            assert_eq!(lock(&stored.place).named, Some(1));
+        }
     }
 
     #[test]
