@@ -159,6 +159,18 @@ fn too_long_lines_and_silent_peers_harm_nobody() {
     bed.ended();
 }
 
+/// The last of a crowd that says nothing would have to wait for all before it, each as long as a hello may take.
+#[test]
+fn a_silent_crowd_keeps_no_broker_out() {
+    let (bed, record) = talkative();
+    let mut crowd: Vec<Talk> = (0..300).map(|_| Talk::dial(&record)).collect();
+    let mut broker = Talk::broker(&record, 1);
+    assert_eq!(broker.ask(json!({ "request": "status" }))["ok"], "status");
+    assert_eq!(crowd[0].hear(), None, "the oldest made room");
+    broker.stop(10_000);
+    bed.ended();
+}
+
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }

@@ -314,12 +314,6 @@ impl Episode {
         drop(files::replace_json(&self.files.folder.join(HOST_JSON), &self.record, points));
     }
 
-    /// Whether another connection can be accepted now.
-    pub(super) fn has_room_for_strangers(&self) -> bool {
-        let strangers = self.connections.iter().filter(|connection| matches!(connection.role, Role::Unknown { .. }));
-        strangers.count() < STRANGERS_MAX
-    }
-
     /// Somebody connects.
     pub(super) fn accept(&mut self, now_us: u64) {
         let Some(endpoint) = &self.endpoint else {
@@ -331,8 +325,18 @@ impl Episode {
         };
         let uid = crate::host::server::peer_uid(&stream);
         if stream.set_nonblocking(true).is_ok() && uid == Some(nix::unistd::geteuid().as_raw()) {
+            self.make_room_for_a_stranger();
             self.connections.push(Connection::new(stream, now_us + HELLO_WITHIN_MS * 1_000));
         }
+    }
+
+    /// Who has been silent for longest goes first: if newcomers waited for those, anybody who can connect and says nothing
+    /// would keep the next broker out.
+    fn make_room_for_a_stranger(&mut self) {
+        let is_stranger = |one: &&mut Connection| matches!(one.role, Role::Unknown { .. });
+        let mut strangers: Vec<&mut Connection> = self.connections.iter_mut().filter(is_stranger).collect();
+        let over = (strangers.len() + 1).saturating_sub(STRANGERS_MAX);
+        strangers.iter_mut().take(over).for_each(|oldest| oldest.cut());
     }
 
     /// A broker has just been told how it goes.

@@ -2,7 +2,7 @@
 
 /// Readers at one time; more are refused. A broker always gets in.
 pub(super) const READERS_MAX: usize = 64;
-/// Connections that have not said hello; more wait to be accepted, at most [`HELLO_WITHIN_MS`].
+/// Connections that have not said hello; for one more the oldest of them is cut.
 pub(super) const STRANGERS_MAX: usize = 16;
 /// Time in which a connection says hello.
 pub(super) const HELLO_WITHIN_MS: u64 = 5_000;

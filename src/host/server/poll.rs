@@ -54,7 +54,7 @@ impl Episode {
         if let Some(signals) = &self.signals {
             add(Source::Signals, signals.as_fd(), PollFlags::POLLIN);
         }
-        if let Some(endpoint) = self.endpoint.as_ref().filter(|_| self.has_room_for_strangers()) {
+        if let Some(endpoint) = &self.endpoint {
             add(Source::Endpoint, endpoint.listener.as_fd(), PollFlags::POLLIN);
         }
         if let Some(starting) = &self.starting {
