@@ -8,6 +8,7 @@ mod rehearsal;
 mod reserve;
 mod retiring;
 mod snapshots;
+mod standing;
 
 use std::io;
 
@@ -194,6 +195,7 @@ impl<S: Storage> Ledger<S> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
+        self.stands()?;
         let opening = self.must_rotate().then(|| self.opening());
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();

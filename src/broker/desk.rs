@@ -83,6 +83,8 @@ struct Taken<T> {
     orders: Vec<(Order, Retiring)>,
     /// Sessions whose effect was answered.
     answered: Vec<(SessionId, Hand)>,
+    /// Whether the ledger's file is to be looked at.
+    looks: bool,
     /// Nothing comes after it.
     last: bool,
 }
@@ -178,7 +180,7 @@ impl<S: Storage, W: World> Desk<S, W> {
     /// # Errors
     /// [`Ended`]: nothing may leave any more.
     pub fn round(&mut self, now: Time, posts: &mut Vec<Post<W::Ticket>>) -> Result<bool, Ended> {
-        let Taken { inputs, beats, own, orders, answered, last } = self.take(posts);
+        let Taken { inputs, beats, own, orders, answered, looks, last } = self.take(posts);
         let words: Vec<_> = inputs.iter().filter(|(input, _)| matches!(input, Input::Observation(_))).collect();
         let words: Vec<_> = words.into_iter().map(|(input, _)| input.clone()).collect();
         let mut owed = Vec::new();
@@ -213,12 +215,10 @@ impl<S: Storage, W: World> Desk<S, W> {
         self.retire(now, orders)?;
         // A turn without records says nothing of the disk.
         if failure.is_some() || self.view.head().seq != head_seq {
-            let failure = failure.or_else(|| self.turn.short());
-            self.degraded.send_if_modified(|known| {
-                let changed = *known != failure;
-                known.clone_from(&failure);
-                changed
-            });
+            self.degrade(failure.or_else(|| self.turn.short()));
+        }
+        if looks && let Err(error) = self.turn.stands() {
+            self.degrade(Some(error.to_string()));
         }
         owed.extend(answered.into_iter().map(|(session, hand)| {
             let effect = self.turn.owed(&session, hand);
@@ -233,6 +233,22 @@ impl<S: Storage, W: World> Desk<S, W> {
         }
         self.announce(now);
         Ok(last)
+    }
+
+    /// Takes down why the ledger does not take records, or that it does.
+    fn degrade(&self, failure: Option<String>) {
+        self.degraded.send_if_modified(|known| {
+            let changed = *known != failure;
+            match &failure {
+                Some(why) if changed => {
+                    tracing::error!(why, "the ledger does not take records; tried again every second")
+                }
+                None if changed => tracing::info!("the ledger takes records again"),
+                Some(_) | None => {}
+            }
+            *known = failure;
+            changed
+        });
     }
 
     fn record(&mut self, now: Time, own: Vec<(Vec<Entry>, Written)>) -> Result<(), Ended> {
@@ -259,7 +275,7 @@ impl<S: Storage, W: World> Desk<S, W> {
         inputs.extend(kept.into_iter().map(|input| (input, None)));
         let (mut beats, mut own, mut orders) = (Vec::new(), Vec::new(), Vec::new());
         let mut answered = std::mem::take(&mut self.answered);
-        let mut last = false;
+        let (mut looks, mut last) = (false, false);
         for post in posts.drain(..) {
             match post {
                 Post::Request(request, reply) => inputs.push((Input::Request(request), Some(reply))),
@@ -283,12 +299,13 @@ impl<S: Storage, W: World> Desk<S, W> {
                 Post::Own(entries, done) => own.push((entries, done)),
                 Post::Retire(order, done) => orders.push((order, done)),
                 Post::Probe => inputs.push((Input::Beat { seen: BTreeMap::new(), whole: true }, None)),
+                Post::Look => looks = true,
                 Post::Stored(stored) => self.stored(stored),
                 Post::Tick => inputs.push((Input::Tick, None)),
                 Post::Close => last = true,
             }
         }
-        Taken { inputs, beats, own, orders, answered, last }
+        Taken { inputs, beats, own, orders, answered, looks, last }
     }
 
     fn release(&mut self, owed: Vec<(SessionId, Hand, Option<Effect>)>) -> Result<(), Ended> {

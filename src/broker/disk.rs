@@ -179,6 +179,10 @@ mod pointed {
             self.0.look(name)
         }
 
+        fn length_at(&self, name: Name<'_>, file: &File) -> io::Result<Option<u64>> {
+            self.0.length_at(name, &file.file)
+        }
+
         fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {
             self.0.rename(folder, from, to)?;
             point(match Role::of(Name { folder, file: to }) {

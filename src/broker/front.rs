@@ -38,6 +38,9 @@ pub type Leave = bool;
 /// Less room in the root than this is told: what a new session needs may not fit.
 const SPACE_BYTES_MIN: u64 = 1024 * 1024;
 
+/// What `status` says first of a ledger that cannot be written.
+pub const NO_RECORDS: &str = "the ledger does not take records";
+
 /// Everything a call may need. One for each broker.
 #[derive(Debug)]
 pub struct Front {
@@ -177,7 +180,7 @@ impl Front {
         let sessions = SessionCounts { live: count(state.live), total: count(state.sessions.len()) };
         drop(state);
         let mut degraded = self.standing();
-        degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("the ledger does not take records: {why}")));
+        degraded.extend(self.degraded.borrow().as_ref().map(|why| format!("{NO_RECORDS}: {why}")));
         degraded.extend(self.hidden.borrow().clone());
         degraded.extend(self.short_of_space());
         Ok(encode(&BrokerStatusResult {

@@ -41,6 +41,8 @@ pub enum Post<T = oneshot::Sender<Told>> {
     Retire(Order, oneshot::Sender<Result<Retirement, RetireError>>),
     /// The ledger did not take the last records: whether it does now. Costs a record if it does.
     Probe,
+    /// The file of the ledger that is written to may be another one by now: look.
+    Look,
     /// A snapshot was written, and so many bytes it has, or why it was not.
     Stored(Result<u64, SnapshotError>),
     /// A deadline passed.
@@ -104,6 +106,13 @@ impl Inbox {
 }
 
 impl Inbox {
+    /// As [`Inbox::post`], for what need not be done where the turn has so much else to do.
+    pub fn post_if_room(&self, post: Post) {
+        if self.posts.try_send(post).is_err() {
+            tracing::debug!("the turn has no room, or was the last");
+        }
+    }
+
     /// As [`Inbox::post`], from a thread that may block.
     pub fn post_blocking(&self, post: Post) {
         if self.posts.blocking_send(post).is_err() {

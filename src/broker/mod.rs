@@ -92,6 +92,7 @@ pub mod run;
 pub mod scrub;
 /// The root's secret of the request digests.
 pub mod secret;
+mod segments;
 /// What the system asks a broker.
 mod signals;
 /// Snapshots of the state.

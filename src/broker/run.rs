@@ -16,6 +16,7 @@ use super::passed;
 use super::published::{At, Published, keep_published};
 use super::render::Renderer;
 use super::report::{Reporter, Stage};
+use super::segments::LedgerWatch;
 use super::signals::Signals;
 use super::snapshot::Snapshot;
 use super::start::{self, Begun, DiskTurn, NotBegun};
@@ -190,9 +191,9 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
     pass(Point::StartReport);
     reporter.ready(&front.broker);
     pass(Point::StartReported);
-    scrub.into_iter().for_each(|scrub| scrub.begin(scrubbed.clone()));
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
-    let serving = serve(&front, &server, &published, idle);
+    let ledger = LedgerWatch::new(scrub.0, scrub.1, scrubbed);
+    let serving = serve(&front, &server, &published, ledger, idle);
     let stop_sessions = tokio::select! {
         wish = serving => match wish {
             Ok(stop_sessions) => stop_sessions,
@@ -225,7 +226,13 @@ async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
 }
 
 /// Looks every second whether this is the broker still and has something to do, until it is time to leave by itself, or the system says so.
-async fn serve(front: &Front, server: &Server<Door>, published: &Arc<Published>, mut idle: Idle) -> Result<Leave, End> {
+async fn serve(
+    front: &Front,
+    server: &Server<Door>,
+    published: &Arc<Published>,
+    mut ledger: LedgerWatch,
+    mut idle: Idle,
+) -> Result<Leave, End> {
     let mut beaten_us = clock::boot_us();
     let mut looked_us = beaten_us;
     let mut second = tokio::time::interval(WATCH);
@@ -241,6 +248,7 @@ async fn serve(front: &Front, server: &Server<Door>, published: &Arc<Published>,
                     return Err(fenced());
                 }
                 note_sleep(&mut looked_us);
+                ledger.look(front);
                 tend(front, &mut beaten_us).await;
                 if idle.is_over(front, server) {
                     tracing::info!("nothing to do for a while; leaving");

@@ -1,15 +1,17 @@
 //! The scrub: a start that begins with a snapshot reads nothing that lies before it, so the whole ledger is verified
-//! afterwards, once, behind everything else. What it finds degrades the broker; nothing is changed and nobody is fenced, because
+//! afterwards, behind everything else; and again when segments go or come back. What it finds degrades the broker; nothing is changed and nobody is fenced, because
 //! the state does not rest on it. An outcome that cannot be read back any more is `uncertain`, as ever.
 
 use super::accept::Standing;
 use crate::os::priority;
 use ostler_ledger::{Problem, VerifyOptions, verify_folder};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::watch;
 
 /// What is verified, and what is known to be wrong with it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Scrub {
     /// The ledger's folder.
     pub ledger: PathBuf,
@@ -17,15 +19,26 @@ pub struct Scrub {
     pub boot: String,
     /// What the recovery found.
     pub known: Vec<Problem>,
+    /// It is at work.
+    pub working: Arc<AtomicBool>,
 }
 
 impl Scrub {
-    /// Verifies on a thread of its own, which ends with the process at the latest; tells what is wrong.
-    pub fn begin(self, found: watch::Sender<Vec<Standing>>) {
-        let look = move || drop(found.send_replace(self.look()));
-        if let Err(error) = priority::behind("scrub", look) {
-            tracing::warn!(%error, "what lies before the snapshot is not verified");
+    /// Verifies on a thread of its own, which ends with the process at the latest; tells what is wrong. False: it is at work already.
+    pub fn begin(&self, found: &watch::Sender<Vec<Standing>>) -> bool {
+        if self.working.swap(true, Ordering::Relaxed) {
+            return false;
         }
+        let (scrub, found) = (self.clone(), found.clone());
+        let look = move || {
+            drop(found.send_replace(scrub.look()));
+            scrub.working.store(false, Ordering::Relaxed);
+        };
+        if let Err(error) = priority::behind("scrub", look) {
+            tracing::warn!(%error, "the whole ledger is not verified");
+            self.working.store(false, Ordering::Relaxed);
+        }
+        true
     }
 
     fn look(&self) -> Vec<Standing> {
@@ -33,8 +46,8 @@ impl Scrub {
         let report = match verify_folder(&self.ledger, &options) {
             Ok(report) => report,
             Err(error) => {
-                tracing::error!(%error, "what lies before the snapshot cannot be verified");
-                let text = format!("ledger: what lies before the snapshot cannot be verified: {error}");
+                tracing::error!(%error, "the whole ledger cannot be verified");
+                let text = format!("ledger: it cannot be verified as a whole: {error}");
                 return vec![Standing::of(text)];
             }
         };
@@ -45,7 +58,7 @@ impl Scrub {
                 class = problem.class.name(),
                 segment = problem.segment,
                 detail = problem.detail,
-                "ledger problem before the snapshot"
+                "ledger problem beside those that the start found"
             );
             Standing::from(problem)
         });

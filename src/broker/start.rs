@@ -59,8 +59,8 @@ pub struct Begun {
     pub secret: Secret,
     /// What stays degraded.
     pub degraded: Vec<Standing>,
-    /// What has to be verified yet, if the history was not read.
-    pub scrub: Option<Scrub>,
+    /// The look at the whole ledger, and whether it has to be taken because the history was not read.
+    pub scrub: (Scrub, bool),
 }
 
 /// How a start ended before it served.
@@ -118,7 +118,8 @@ pub fn begin(root: &Path, reporter: &mut Reporter) -> Result<Begun, NotBegun> {
     let others = incomparable.into_iter().chain(lost).map(Standing::of);
     let degraded = Standing::found(&recovery).chain(others).collect();
     let known = recovery.problems;
-    let scrub = recovery.snapshot.map(|_| Scrub { ledger: root.path().join("ledger"), boot, known });
+    let scrub = Scrub { ledger: root.path().join("ledger"), boot, known, working: Arc::default() };
+    let scrub = (scrub, recovery.snapshot.is_some());
     Ok(Begun { lock, root, turn, generation: number, incarnation, secret, degraded, scrub })
 }
 

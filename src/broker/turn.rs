@@ -172,6 +172,14 @@ impl<S: Storage, T> Turn<S, T> {
         self.ledger.id()
     }
 
+    /// Whether what is written could be found under its name.
+    ///
+    /// # Errors
+    /// As [`Ledger::stands`].
+    pub fn stands(&self) -> Result<(), AppendError> {
+        self.ledger.stands()
+    }
+
     /// How often the ledger has synced.
     pub fn syncs(&self) -> u64 {
         self.ledger.sync_count()

@@ -31,6 +31,8 @@ mod leaving;
 mod leftovers;
 /// The broker lock among real processes.
 mod lock_storm;
+/// Files of the ledger that go while it is written to.
+mod lost_files;
 /// To be found, and to be fenced.
 mod publication;
 /// Requests that meet.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, lstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, linkat, unlinkat};
 #[cfg(target_os = "linux")]
 use nix::{
@@ -278,6 +278,18 @@ impl Storage for Disk {
         folder.check(&stat, name.file)?;
         let len = u64::try_from(stat.st_size).map_err(|_negative| io::ErrorKind::InvalidData)?;
         Ok(Seen { len, sealed: is_sealed(&stat) })
+    }
+
+    fn length_at(&self, name: Name<'_>, file: &File) -> io::Result<Option<u64>> {
+        // By the path: the held folder itself may have been moved away.
+        let there = match lstat(&self.held(name.folder)?.path.join(name.file)) {
+            Ok(there) => there,
+            Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let ours = fstat(file)?;
+        let len = u64::try_from(ours.st_size).map_err(|_negative| io::ErrorKind::InvalidData)?;
+        Ok(((there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)).then_some(len))
     }
 
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()> {

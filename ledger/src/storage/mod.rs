@@ -112,6 +112,15 @@ pub trait Storage {
         let file = self.open(name, Access::Read)?;
         Ok(Seen { len: self.len(&file)?, sealed: self.is_sealed(&file)? })
     }
+    /// The visible length of what the name leads to now, if that is this very file: an open file goes on after its name is gone, and what is
+    /// written to it then is lost. Whoever can tell two files apart, and can follow the name from the outside, should do so.
+    fn length_at(&self, name: Name<'_>, _file: &Self::File) -> io::Result<Option<u64>> {
+        match self.look(name) {
+            Ok(seen) => Ok(Some(seen.len)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
     /// Replaces `to`, atomically for readers. Durable with the next sync of the folder.
     fn rename(&self, folder: Folder, from: &str, to: &str) -> io::Result<()>;
     /// Gives the file the same name in another folder as well; there it must not exist. Durable with the next sync of that

@@ -268,6 +268,11 @@ impl Storage for SimulatedStorage {
         Ok(wide(world.inodes[file.inode].visible.len()))
     }
 
+    fn length_at(&self, name: Name<'_>, file: &SimulatedFile) -> io::Result<Option<u64>> {
+        let there = self.disk.world().find(name);
+        if there.is_ok_and(|inode| inode == file.inode) { self.len(file).map(Some) } else { Ok(None) }
+    }
+
     fn read_at(&self, file: &SimulatedFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.call(Call::Read, |world, fault| {
             let visible = world.inodes[file.inode].visible.get(narrow(offset)?..).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::broker::discovery::{self, Found};
+use crate::broker::front::NO_RECORDS;
 use crate::cli::context::Context;
 use crate::cli::status;
 use crate::os::folder::Kind;
@@ -20,8 +21,14 @@ pub(super) fn check(root: &StateRoot, context: &Context) -> (Vec<Check>, Option<
     };
     let mut checks =
         vec![state(&status), version(&status), lock(root, &status), record(root, &status), runtime(root, &status)];
-    checks
-        .extend(status.degraded.iter().map(|trouble| Check::warn("degraded", trouble.clone(), "look into broker.log")));
+    checks.extend(status.degraded.iter().map(|trouble| {
+        let remedy = if trouble.starts_with(NO_RECORDS) {
+            "make room, or put the ledger's files back as they were; it is tried again every second"
+        } else {
+            "look into broker.log"
+        };
+        Check::warn("degraded", trouble.clone(), remedy)
+    }));
     (checks, Some(status))
 }
 
