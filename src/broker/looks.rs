@@ -119,7 +119,8 @@ impl Hosts {
         }
     }
 
-    async fn verdict(&self, session: &SessionId, episode: u32) -> Option<Verdict> {
+    /// What the evidence means now; none if it cannot be read yet.
+    pub(super) async fn verdict(&self, session: &SessionId, episode: u32) -> Option<Verdict> {
         let _permit = self.looks.acquire().await.expect("the semaphore is never closed");
         let (root, id) = (self.root.clone(), session.to_string());
         let gathered = tokio::task::spawn_blocking(move || gather(&root, &id, episode)).await;

@@ -3,9 +3,12 @@
 use super::asked::{self, find};
 use super::desk::now;
 use super::front::Front;
+use super::hosts::LOOK_AGAIN_MAX;
 use super::refused::{as_seen_by, refused};
 use super::render;
 use super::route::Read;
+use crate::host::client::Verdict;
+use crate::host::wire as host;
 use crate::machine::{MessageId, OperationId, Scope, Session, SessionId, State, Status};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
@@ -163,8 +166,14 @@ impl Front {
             if params.until == WaitFor::Ready && !current.status.is_live() {
                 return Err(never(&current, "has ended"));
             }
+            if current.fence.is_some() && params.until == WaitFor::Ended {
+                self.still_lives(&current).await?;
+            }
             last = current;
+            // A fenced session is not listened to, so its end makes no turn.
+            let again = if last.fence.is_some() { LOOK_AGAIN_MAX } else { Duration::MAX };
             let left = tokio::select! {
+                () = tokio::time::sleep(again) => false,
                 changed = changes.changed() => changed.is_err(),
                 left = draining.wait_for(|draining| *draining) => left.is_ok(),
             };
@@ -172,6 +181,32 @@ impl Front {
                 return Err(super::inbox::leaving());
             }
         }
+    }
+
+    /// A fenced session stays as the ledger has it, whatever becomes of its process. Who waits for its end waits as long as its host can be
+    /// seen to live.
+    async fn still_lives(&self, session: &Session) -> Result<(), WireError> {
+        let known = match self.hosts.verdict(&session.id, session.episode).await {
+            None | Some(Verdict::Alive(_) | Verdict::StillStarting) => return Ok(()),
+            Some(Verdict::Ended(record)) => format!("its command has ended with {}", exit_text(&record.exit)),
+            Some(Verdict::HostDied(_)) => "its host died".to_owned(),
+            Some(Verdict::LostWithMachine) => "it was lost with the machine".to_owned(),
+            Some(Verdict::NeverOpened) => "its command never ran".to_owned(),
+            Some(Verdict::Foreign) => "what runs under its number belongs to another state root".to_owned(),
+            Some(Verdict::Damaged(why)) => format!("whether it runs cannot be seen: {why}"),
+            Some(Verdict::MissingLock) => "whether it runs cannot be seen: its life.lock is missing".to_owned(),
+        };
+        let id = &session.id;
+        let reason = session.fence.as_ref().map_or("", |fence| fence.reason.as_str());
+        let message = format!(
+            "session {id} is fenced ({reason}), so its end is not recorded; as far as can be seen, {known}. Nothing was changed. \
+             `ostler reconcile {id}` settles it by evidence"
+        );
+        let error = WireError::new(ErrorCode::SessionFenced, message).reason(reason);
+        Err(error
+            .with("session_id", id.to_string())
+            .with("known", known)
+            .with("remedy", format!("ostler reconcile {id}")))
     }
 
     fn current(&self, id: &SessionId) -> (Option<Arc<Session>>, u64) {
@@ -220,6 +255,14 @@ fn matches(filter: &ListParams, session: &Session, recent_us: u64) -> bool {
     (filter.all || session.status.is_live() || !old)
         && (filter.status.is_empty() || filter.status.contains(&render::status(session.status)))
         && filter.labels.iter().all(|(key, value)| session.labels.get(key) == Some(value))
+}
+
+fn exit_text(exit: &host::Exit) -> String {
+    match exit {
+        host::Exit::Code(code) => format!("code {code}"),
+        host::Exit::Signal(name) => format!("signal {name}"),
+        host::Exit::Error(failure) => failure.reason.clone(),
+    }
 }
 
 /// The episode that is meant: the last, if none is named.

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -277,23 +277,29 @@ fn field_e02_a_start_that_succeeded_stays_so_whatever_becomes_of_its_session() {
     assert_eq!(shown(&root), before);
 }
 
-/// A damaged record fences the session that it concerns, no other. Evidence ends the doubt, and the same damage does not bring it back.
-#[test]
-fn field_e04_a_session_whose_records_in_the_ledger_are_damaged_is_settled_once() {
-    let mut root = Root::new();
+/// A session `s`, one of whose records was damaged while no broker ran, and another one, whose records stand behind that.
+fn with_damaged_records(root: &mut Root) -> [Value; 2] {
     let session = root.spawn_fixture(&["--name", "s"], "sleep");
     let other = root.spawn_fixture(&["--name", "other"], "sleep");
     root.kill_broker();
     root.damages_the_ledger();
     let segment = root.path().join("ledger/00000000000000000001.jsonl");
-    let lines = fs::read_to_string(&segment).unwrap();
+    let lines = fs::read_to_string(&segment).expect("it is text");
     let spoilt = lines.lines().map(|line| {
         let is_meant = line.contains(text(&session["id"])) && line.contains(r#""t":"host""#);
         if is_meant { line.replace("\"started\"", "\"stArted\"") + "\n" } else { format!("{line}\n") }
     });
     put(&segment, spoilt.collect::<String>());
     root.ensure();
-    is_fenced(&root, &session);
+    is_fenced(root, &session);
+    [session, other]
+}
+
+/// A damaged record fences the session that it concerns, no other. Evidence ends the doubt, and the same damage does not bring it back.
+#[test]
+fn field_e04_a_session_whose_records_in_the_ledger_are_damaged_is_settled_once() {
+    let mut root = Root::new();
+    let [session, other] = with_damaged_records(&mut root);
     assert_eq!(root.session(&other["id"])["fence"], Value::Null);
     // Its host lives and answers: it is taken up again, with the same process.
     let adopted = root.json(["reconcile", "s"])["session"].clone();
@@ -309,6 +315,25 @@ fn field_e04_a_session_whose_records_in_the_ledger_are_damaged_is_settled_once()
     assert_eq!(root.ostler(["ledger", "verify"]).code(), Some(8), "the damage itself stays to be seen");
     assert_eq!(root.json(["stop", "s"])["session"]["status"], "stopped");
     assert_eq!(root.json(["delete", "s"])["session"]["status"], "deleted");
+}
+
+/// Nobody listens to it while it is in doubt, so no turn tells of its end; who waits for that is told what can be seen.
+#[test]
+fn field_e04_waiting_for_a_session_in_doubt_ends_with_its_command() {
+    let mut root = Root::new();
+    let [session, _other] = with_damaged_records(&mut root);
+    let waiting = root.command(["--json", "wait", "s"]).stdout(Stdio::piped()).spawn().unwrap();
+    // As long as it can be seen to live it is waited for.
+    assert_eq!(root.ostler(["--json", "wait", "s", "--timeout", "6s"]).exits(6).error_code(), "timeout");
+    Process::of_value(&session["pid"]).kill_9();
+    let told = waiting.wait_with_output().unwrap();
+    let error = serde_json::from_slice::<Value>(&told.stdout).unwrap()["error"].clone();
+    assert_eq!((told.status.code(), &error["code"]), (Some(4), &json!("session_fenced")), "{error}");
+    assert_eq!(error["data"]["known"], "its command has ended with signal SIGKILL");
+    let said = root.ostler(["wait", "s"]).exits(4).error_text();
+    assert!(said.contains("signal SIGKILL") && said.contains("next: ostler reconcile "), "{said}");
+    root.json(["reconcile", "s"]);
+    root.json(["wait", "s"]);
 }
 
 /// Reports codex-plugin-cc#743 and bitsocial-cli#66: whose process it is decides, never its number. A copy of a root settles nothing of
