@@ -56,6 +56,26 @@ fn field_f01_a_write_that_is_cut_short_does_nothing_twice() {
     }
 }
 
+/// A stop that was recorded is carried out; its end did not fit, and stands once there is room, with the same broker.
+#[test]
+fn field_f01_the_end_of_a_stop_that_did_not_fit_is_written_once_there_is_room() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    let broker = root.broker().expect("it lives through it");
+    let command = Process::of_value(&session["pid"]);
+    // Room for the request and none for the outcome: records have some hundred bytes.
+    let length = fs::metadata(segment(&root)).unwrap().len();
+    limit_files(broker, &(length + 600).to_string());
+    root.ostler(["stop", "s", "--grace", "0s", "--key", "k", "--timeout", "6s"]).exits(6);
+    assert!(!command.alive(), "it was carried out");
+    assert_eq!(root.json(["operation", "show", "k"])["operation"]["state"], "accepted");
+    assert!(root.json(["status"])["degraded"].to_string().contains("does not take records"));
+    limit_files(broker, "unlimited");
+    wait_until(SOON, "the outcome", || root.json(["operation", "show", "k"])["operation"]["state"] == "succeeded");
+    assert_eq!(root.session(&session["id"])["status"], "stopped");
+    assert_eq!(root.broker(), Some(broker));
+}
+
 /// Report eliza#30878: the row behind a torn one was glued to it and lost with it.
 #[test]
 fn field_f02_a_torn_row_takes_none_of_its_neighbours() {
