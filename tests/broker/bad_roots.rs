@@ -155,6 +155,32 @@ fn left_overs_of_a_lock_are_overcome_at_once() {
     assert!(kept <= ostler::broker::quarantine::KEPT_MAX, "{kept} records are kept");
 }
 
+/// Behind the root's own mode nobody else can open them; a session is not lost for one, and the doctor names it.
+#[test]
+fn a_file_below_the_root_that_is_open_to_others_is_refused_only_where_it_decides() {
+    let root = Root::new();
+    let session = root.spawn_fixture(&["--name", "s"], "sleep");
+    root.ostler(["shutdown"]).exits(0);
+    let of_session = format!("sessions/{}/spec.json", session["id"].as_str().unwrap());
+    for name in ["broker.lock", "ledger/00000000000000000001.jsonl", "request.secret", &of_session] {
+        let file = root.path().join(name);
+        chmod(&file, 0o644);
+        let told = root.ostler(["--json", "ensure"]);
+        if name.contains("lock") || name.contains("ledger") {
+            let message = error(&told)["message"].to_string();
+            assert!(message.contains(name) && message.contains("0644"), "{name}: {message}");
+        } else {
+            assert_eq!(told.code(), Some(0), "{name}: {told:?}");
+            root.json(["resume", "s"]);
+        }
+        let checks = root.ostler(["--json", "doctor"]).json()["checks"].clone();
+        let modes = checks.as_array().unwrap().iter().find(|check| check["check"] == "modes").unwrap();
+        assert!(modes["status"] == "fail" && modes["evidence"].to_string().contains(name), "{name}: {modes}");
+        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644, "nothing repairs it");
+        chmod(&file, 0o600);
+    }
+}
+
 /// Report chrome-devtools-mcp#2766: modes do not follow the umask of whoever comes first.
 #[test]
 fn field_k07_everything_is_private_under_any_umask() {
