@@ -48,6 +48,8 @@ const WATCH: Duration = Duration::from_secs(1);
 const SLEPT_MS: u64 = 5_000;
 /// What an event loop takes, and some more.
 const LOOP_DESCRIPTORS: usize = 8;
+/// What both ends of its own hello take, and some more.
+const HELLO_DESCRIPTORS: usize = 4;
 /// How long a thread for what blocks stays without work: as long as the broker. Where no new one can be had, it is what there is.
 const KEPT: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Between two checkpoints of last-seen times, microseconds.
@@ -363,6 +365,9 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
 /// Asks it as any client would. What it lacks to answer is told as a lack.
 async fn own_hello(record: Record) -> Result<(), WireError> {
     let unanswered = |code, why: String| WireError::new(code, format!("it does not answer its own hello: {why}"));
+    // With one alone it would connect and wait for an end that cannot be accepted.
+    descriptors_left(HELLO_DESCRIPTORS)
+        .map_err(|error| unanswered(lack_or(&error, ErrorCode::Internal), error.to_string()))?;
     match tokio::task::spawn_blocking(move || discovery::hello(&record, Deadline::after(OWN_HELLO))).await {
         Ok(Ok(_broker)) => Ok(()),
         Ok(Err(error)) => {
