@@ -5,6 +5,7 @@ use super::turn::Told;
 use crate::machine::{
     Failure, Malformed, Name, Operation, OperationId, Outcome, Part, Refusal, Scope, SessionId, Survivor,
 };
+use crate::os::process;
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 use crate::rpc::wire::Timestamp;
 use std::path::Path;
@@ -131,7 +132,13 @@ fn lives(session: &SessionId, part: Part, living: &[Survivor], is_elsewhere: boo
     let named: Vec<String> = living.iter().map(|one| format!("pid {} ({})", one.pid, one.command)).collect();
     let named = if named.is_empty() { "who, the system does not say".to_owned() } else { named.join(", ") };
     let pids: Vec<String> = living.iter().map(|one| one.pid.to_string()).collect();
+    let stopped: Vec<String> =
+        living.iter().filter(|one| process::is_stopped(one.pid)).map(|one| one.pid.to_string()).collect();
     let remedy = match (is_elsewhere, pids.is_empty()) {
+        // It does not answer because it cannot.
+        (false, false) if !stopped.is_empty() => {
+            format!("it is stopped: kill -CONT {} lets it go on, then ostler reconcile {session}", stopped.join(" "))
+        }
         (true, _) => {
             "nothing, if another state root goes on with it; else end it there, then the same again".to_owned()
         }

@@ -248,7 +248,12 @@ fn method(kind: machine::Kind) -> Method {
 /// What waits for a session.
 pub fn queue(state: &State, session: &SessionId) -> wire::Queue {
     let (messages, bytes) = state.waiting(session);
-    wire::Queue { messages: u64::try_from(messages).unwrap_or(u64::MAX), bytes }
+    let is_uncertain = |id: &&machine::MessageId| {
+        state.messages.get(id).is_some_and(|of| of.state == machine::MessageState::Uncertain)
+    };
+    let uncertain = state.lanes.get(session).map_or(0, |lane| lane.open.iter().filter(is_uncertain).count());
+    let wide = |count| u64::try_from(count).unwrap_or(u64::MAX);
+    wire::Queue { messages: wide(messages), bytes, uncertain: wide(uncertain) }
 }
 
 fn adapter(adapter: machine::Adapter) -> wire::Adapter {

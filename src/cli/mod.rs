@@ -15,6 +15,7 @@ mod duration;
 mod ensure;
 mod exit;
 mod failure;
+mod frozen;
 mod inbox;
 mod interrupt;
 mod ledger;

@@ -4,7 +4,7 @@ use super::args;
 use super::context::{Broker, Context, READY};
 use super::exit::Exit;
 use super::failure::Failure;
-use super::sessions;
+use super::{frozen, sessions};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{EndedResult, ReconcileParams};
 
@@ -25,6 +25,10 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
     let key = key.key.unwrap_or_else(|| broker.fresh_key());
     let params = ReconcileParams { key, session };
     let result: EndedResult = broker.change(Method::SessionReconcile, &params.key, &params)?;
-    context.output.either(&result, |result| sessions::line(&result.session))?;
+    let frozen = frozen::of(&context.root_path("reconcile")?, &result.session);
+    context.output.either(&result, |result| {
+        let stopped = frozen.map(|frozen| format!("  {}\n", frozen.told())).unwrap_or_default();
+        sessions::line(&result.session) + &stopped
+    })?;
     Ok(Exit::Done)
 }

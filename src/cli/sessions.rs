@@ -90,6 +90,21 @@ pub(crate) fn time(at: Timestamp) -> String {
     format!("{}Z", text.split('.').next().unwrap_or(&text)).replace('T', " ")
 }
 
+/// What nobody knows of it, in a word each.
+fn doubts(session: &Session) -> Vec<String> {
+    let fenced = session.fence.is_some().then(|| "fenced".to_owned());
+    let silent = session.fence.is_none() && session.reason.as_deref() == Some("liveness unknown");
+    let silent = silent.then(|| "silent".to_owned());
+    let mail = (session.queue.uncertain > 0).then(|| format!("{} uncertain", session.queue.uncertain));
+    fenced.into_iter().chain(silent).chain(mail).collect()
+}
+
+/// The status, and what is in doubt beside it.
+fn status_cell(session: &Session) -> String {
+    let (status, doubts) = (status_name(session.status), doubts(session));
+    if doubts.is_empty() { status.to_owned() } else { format!("{status} ({})", doubts.join(", ")) }
+}
+
 /// The table of a page of sessions.
 pub(crate) fn table(page: &ListResult, output: &Output) -> String {
     const COMMAND_WIDTH: usize = 60;
@@ -99,7 +114,7 @@ pub(crate) fn table(page: &ListResult, output: &Output) -> String {
         table.row([
             session.id.clone(),
             text::plain(session.name.as_deref().unwrap_or("-")),
-            status_name(session.status).to_owned(),
+            status_cell(session),
             session.exit.as_ref().map_or_else(|| "-".to_owned(), exit_cell),
             session.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string()),
             session.episode.to_string(),
@@ -109,7 +124,10 @@ pub(crate) fn table(page: &ListResult, output: &Output) -> String {
     }
     output.width.into_iter().for_each(|width| table.fit(width));
     let mut shown = table.render_painted(|row, column, cell| match row.checked_sub(1) {
-        Some(row) if column == STATUS_COLUMN => output.tone(tone(page.sessions[row].status), &cell),
+        Some(row) if column == STATUS_COLUMN => {
+            let session = &page.sessions[row];
+            output.tone(if doubts(session).is_empty() { tone(session.status) } else { Tone::Bad }, &cell)
+        }
         Some(_) | None => cell,
     });
     if let Some(next) = &page.next {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
+use super::frozen::{self, Frozen};
 use super::{operation, output_tail, sessions, text};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{GetParams, Operation, OperationListParams, OperationListResult, Session, SessionResult};
@@ -32,11 +33,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let params = OperationListParams { session: Some(session.id.clone()), limit: Some(OPERATIONS), cursor: None };
     let OperationListResult { operations, .. } = broker.call(Method::OperationList, &params)?;
     let output_tail = output_tail::read(&broker, &session);
-    context.output.either(&Document { session, operations, output_tail }, screen)?;
+    let frozen = frozen::of(&context.root_path("show")?, &session);
+    context
+        .output
+        .either(&Document { session, operations, output_tail }, |document| screen(document, frozen.as_ref()))?;
     Ok(Exit::Done)
 }
 
-fn screen(document: &Document) -> String {
+fn screen(document: &Document, frozen: Option<&Frozen>) -> String {
     let session = &document.session;
     let mut fields: Vec<(&str, String)> = vec![
         ("id", session.id.clone()),
@@ -45,6 +49,7 @@ fn screen(document: &Document) -> String {
     ];
     fields.extend(sessions::reason(session).map(|reason| ("reason", text::plain(reason))));
     fields.extend(session.fence.as_ref().map(|fence| ("fenced", fenced(session, &fence.reason))));
+    fields.extend(frozen.map(|frozen| ("stopped", frozen.told())));
     fields.push(("command", sessions::command(session)));
     fields.push(("cwd", text::shell(session.cwd.as_bytes())));
     fields.push(("episode", session.episode.to_string()));
@@ -58,8 +63,8 @@ fn screen(document: &Document) -> String {
     fields.extend(session.started_at.map(|at| ("started", sessions::time(at))));
     fields.extend(session.ended_at.map(|at| ("ended", sessions::time(at))));
     fields.extend(session.last_seen_at.map(|at| ("last seen", sessions::time(at))));
-    if session.queue.messages > 0 {
-        fields.push(("queue", format!("{} messages, {} bytes", session.queue.messages, session.queue.bytes)));
+    if session.queue.messages > 0 || session.queue.uncertain > 0 {
+        fields.push(("queue", queue(session)));
     }
     let mut shown: String = fields.iter().map(|(name, value)| format!("{name:<10} {value}\n")).collect();
     if !document.operations.is_empty() {
@@ -72,6 +77,17 @@ fn screen(document: &Document) -> String {
     }
     shown
 }
+
+/// What waits for it, and of how much of that nobody knows whether it has it.
+fn queue(session: &Session) -> String {
+    let queue = &session.queue;
+    let doubt = match queue.uncertain {
+        0 => String::new(),
+        count => format!("; {count} uncertain (ostler message list {})", session.id),
+    };
+    format!("{} messages, {} bytes{doubt}", queue.messages, queue.bytes)
+}
+
 /// Why it is fenced, and the way out.
 fn fenced(session: &Session, reason: &str) -> String {
     format!("{} (ostler reconcile {})", text::plain(reason), session.id)

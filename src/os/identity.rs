@@ -87,6 +87,12 @@ impl ProcessIdentity {
         }
     }
 
+    /// Whether it lives and is stopped: it does nothing until somebody lets it go on.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.liveness() == Liveness::Alive && process::is_stopped(self.pid)
+    }
+
     /// Whether the record was made in this boot and PID namespace, so that its pid means something here.
     ///
     /// # Errors

@@ -25,6 +25,8 @@ pub struct Stat {
     pub pid: u32,
     /// Whether it executes.
     pub state: State,
+    /// It was stopped, and does nothing until somebody lets it go on.
+    pub stopped: bool,
     /// Parent, or the process that adopted it.
     pub parent: u32,
     /// Process group.
@@ -47,6 +49,12 @@ pub fn stat(pid: u32) -> io::Result<Option<Stat>> {
         None if bytes.is_empty() => Ok(None),
         None => Err(io::Error::other(format!("/proc/{pid}/stat has an unknown format"))),
     }
+}
+
+/// Whether a process of this number is stopped, as far as the table shows it.
+#[must_use]
+pub fn is_stopped(pid: u32) -> bool {
+    matches!(stat(pid), Ok(Some(row)) if row.stopped)
 }
 
 /// Every process that is shown to us.
@@ -114,15 +122,15 @@ fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let pid = std::str::from_utf8(bytes.get(..open)?).ok()?.trim().parse().ok()?;
     let rest = std::str::from_utf8(bytes.get(close + 1..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
-    let state = match fields.next()? {
-        "Z" | "X" | "x" => State::Ended,
-        _ => State::Runs,
+    let (state, stopped) = match fields.next()? {
+        "Z" | "X" | "x" => (State::Ended, false),
+        letter => (State::Runs, letter == "T" || letter == "t"),
     };
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
     // Field 22 of the file; `group` was field 5.
     let start_ticks = fields.nth(16)?.parse().ok()?;
-    Some(Stat { pid, state, parent, group, start_ticks })
+    Some(Stat { pid, state, stopped, parent, group, start_ticks })
 }
 
 fn strings(bytes: &[u8]) -> Vec<OsString> {
@@ -160,8 +168,10 @@ mod tests {
     #[test]
     fn a_name_may_hold_anything() {
         let line = b"42 (a) R ) S 7 9 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 99";
-        let want = Stat { pid: 42, state: State::Runs, parent: 7, group: 9, start_ticks: 12345 };
+        let want = Stat { pid: 42, state: State::Runs, stopped: false, parent: 7, group: 9, start_ticks: 12345 };
         assert_eq!(parse_stat(line), Some(want));
+        let stopped = b"42 (a) R ) T 7 9 9 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 12345 99";
+        assert_eq!(parse_stat(stopped), Some(Stat { stopped: true, ..want }));
         assert_eq!(parse_stat(b"42 (zombie"), None);
     }
 

@@ -9,6 +9,8 @@ mod batch;
 mod config;
 /// One operation's story.
 mod explain;
+/// Processes that are stopped.
+mod frozen;
 /// What refusals tell to type next, and what tables show.
 mod hints;
 /// Keys that are old, and outcomes that are no longer in memory.

@@ -23,7 +23,7 @@ const NAMED: [(&str, &str); 13] = [
         "SESSION",
         "{id:text,name:text|null,status:STATUS,reason:text|null,episode:int,pid:int|null,host_pid:int|null,command:[ARG],cwd:ARG,labels:map,\
          parent:text|null,adapter:text,created_at:time,started_at:time|null,ended_at:time|null,last_seen_at:time|null,exit:EXIT|null,\
-         endpoint:ENDPOINT|null,queue:{messages:int,bytes:int},fence:{operation:any,reason:text}|null}",
+         endpoint:ENDPOINT|null,queue:{messages:int,bytes:int,uncertain:int},fence:{operation:any,reason:text}|null}",
     ),
     (
         "STATUS",

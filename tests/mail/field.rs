@@ -160,7 +160,7 @@ fn field_g_own_a_full_queue_says_so_and_loses_nothing() {
     let sent: Vec<Value> = (0..fits).map(|number| send(number).expect("there is room")).collect();
     let full = send(fits).unwrap_err();
     assert_eq!(full.code, ErrorCode::QueueFull, "{full:?}");
-    assert_eq!(root.session(&session)["queue"], json!({"messages": fits, "bytes": fits * WORDS}));
+    assert_eq!(root.session(&session)["queue"], json!({"messages": fits, "bytes": fits * WORDS, "uncertain": 0}));
     let mut own = client_within(&root, &session);
     let page = own.call(Method::InboxRead, json!({"limit": 1})).unwrap();
     let id = &page["messages"][0]["id"];

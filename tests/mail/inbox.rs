@@ -25,7 +25,7 @@ fn a_session_reads_until_it_acknowledges() {
     let id = &session["id"];
     let sent: Vec<Value> = ["one", "two\nlines", "three"].iter().map(|words| send(&root, id, words, &[])).collect();
     assert_eq!((&sent[0]["delivery"], &sent[2]["position"]), (&json!("queued"), &json!(3)));
-    assert_eq!(root.session(id)["queue"], json!({"messages": 3, "bytes": 17}));
+    assert_eq!(root.session(id)["queue"], json!({"messages": 3, "bytes": 17, "uncertain": 0}));
     let page = within(&root, id, &["inbox", "read", "--limit", "2"]).exits(0).json();
     assert_eq!(texts(&page), ["one", "two\nlines"]);
     assert_eq!(page["messages"][0]["from"], "owner");

@@ -22,7 +22,7 @@ fn a_real_program_answers_five_expressions_in_order() {
     }
     let expected = "11\n22\n33\n44\n55\n";
     wait_until(SOON, "five answers", || output(&root, &session["id"]) == expected);
-    assert_eq!(root.session(&session["id"])["queue"], json!({"messages": 0, "bytes": 0}));
+    assert_eq!(root.session(&session["id"])["queue"], json!({"messages": 0, "bytes": 0, "uncertain": 0}));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Check;
 use crate::cli::context::Context;
+use crate::cli::frozen::{self, Frozen};
 use crate::cli::{status, text};
 use crate::host::client::gather;
 use crate::host::files;
@@ -35,6 +36,12 @@ struct Known {
     fenced: BTreeMap<String, String>,
     /// Those whose host has not answered this broker.
     silent: BTreeSet<String>,
+    /// Those of which a process is stopped.
+    frozen: BTreeMap<String, Frozen>,
+    /// How many messages to each are uncertain.
+    mail: BTreeMap<String, u64>,
+    /// The same by message and session, as records are read.
+    doubted: BTreeSet<(String, String)>,
     /// Uncertain operations, with the session that each is about.
     uncertain: BTreeMap<String, Option<String>>,
 }
@@ -57,7 +64,9 @@ fn in_doubt(known: &Known) -> Vec<Check> {
     const CHECK: &str = "sessions";
     let reconcile = |id: &str| format!("ostler reconcile {}", text::shell_str(id));
     let fenced = known.fenced.iter().map(|(id, why)| (format!("{id} is fenced: {why}"), reconcile(id)));
-    let silent = known.silent.iter().filter(|id| !known.fenced.contains_key(*id));
+    let frozen = known.frozen.iter().map(|(id, frozen)| (format!("{id}: {}", frozen.says()), frozen.remedy()));
+    let is_told = |id: &&String| known.fenced.contains_key(*id) || known.frozen.contains_key(*id);
+    let silent = known.silent.iter().filter(|id| !is_told(id));
     let silent = silent.map(|id| (format!("{id}: its host has not answered this broker"), reconcile(id)));
     let uncertain = known.uncertain.iter().map(|(op, session)| match session {
         Some(id) if known.ids.contains(id) => (format!("{op} of {id} is uncertain"), reconcile(id)),
@@ -66,7 +75,11 @@ fn in_doubt(known: &Known) -> Vec<Check> {
             (format!("{op} is uncertain, and its session is gone"), remedy)
         }
     });
-    let all: Vec<(String, String)> = fenced.chain(silent).chain(uncertain).collect();
+    let mail = known.mail.iter().map(|(id, count)| {
+        let remedy = format!("ostler message list {id}, then ostler message resolve MSG retry|give-up");
+        (format!("{id}: {count} messages are uncertain: nobody can tell whether it has them"), remedy)
+    });
+    let all: Vec<(String, String)> = frozen.chain(fenced).chain(silent).chain(uncertain).chain(mail).collect();
     if all.is_empty() {
         return vec![Check::ok(CHECK, format!("{} sessions, none in doubt", known.ids.len()))];
     }
@@ -90,6 +103,10 @@ fn asked(root: &StateRoot, context: &Context) -> Result<Known, WireError> {
         for session in page.sessions {
             if session.reason.as_deref() == Some("liveness unknown") {
                 known.silent.insert(session.id.clone());
+            }
+            known.frozen.extend(frozen::of(root.path(), &session).map(|frozen| (session.id.clone(), frozen)));
+            if session.queue.uncertain > 0 {
+                known.mail.insert(session.id.clone(), session.queue.uncertain);
             }
             known.fenced.extend(session.fence.map(|fence| (session.id.clone(), fence.reason)));
             known.ids.insert(session.id);
@@ -128,6 +145,9 @@ fn read(root: &StateRoot) -> Result<Known, String> {
             known.hear(&record);
         }
     }
+    for (_, session) in &known.doubted {
+        *known.mail.entry(session.clone()).or_default() += 1;
+    }
     Ok(known)
 }
 
@@ -157,6 +177,13 @@ impl Known {
             "session" if *body == "removed" => {
                 self.ids.remove(&session);
                 self.fenced.remove(&session);
+                self.doubted.retain(|(_, of)| *of != session);
+            }
+            "message" if body["change"]["uncertain"].is_object() => {
+                self.doubted.insert((text(&body["message"]), session));
+            }
+            "message" => {
+                self.doubted.remove(&(text(&body["message"]), session));
             }
             _ => {}
         }

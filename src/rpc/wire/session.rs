@@ -146,6 +146,9 @@ pub struct Queue {
     pub messages: u64,
     /// How many bytes.
     pub bytes: u64,
+    /// Messages of which nobody can tell whether they were delivered; they do not wait.
+    #[serde(default)]
+    pub uncertain: u64,
 }
 
 /// A refusal that protects a session.
