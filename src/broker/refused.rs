@@ -306,13 +306,22 @@ fn of_failure(operation: &Operation, failure: &Failure) -> WireError {
     } else {
         format!("{}; {kept}", failure.message)
     };
-    let retry = if operation.state == Outcome::Aborted { Retry::Never } else { code.retry() };
+    // What is settled stays so under this key, whatever its code means elsewhere.
+    let is_settled =
+        operation.state == Outcome::Aborted || operation.state == Outcome::Failed && code.retry() == Retry::SameKey;
+    let retry = if is_settled { Retry::Never } else { code.retry() };
     let error = WireError::new(code, message)
         .reason(&failure.reason)
         .retry(retry)
         .with("detail", failure.message.as_str())
         .with("operation", operation.id.to_string())
         .with("state", operation.state.word());
+    let error = match &operation.session {
+        Some(session) if failure.reason == "still_alive" => error
+            .with("changed", "this operation is settled as failed, and its key finds nothing else; `ostler show` tells how the session goes on")
+            .with("remedy", format!("ostler show {session}; ostler stop {session} waits for its end again")),
+        Some(_) | None => error,
+    };
     let Some(obstacle) = &failure.obstacle else { return error };
     let error = error.with("cause", obstacle.cause.word());
     match &obstacle.errno {
