@@ -1,6 +1,6 @@
 //! `ostler ledger explain`: one operation in plain words, from its records: who asked for what, when and under which key, what happened, how
 //! it ended, how long that took, and what the same request would get now. Also of a key that was used more than once (by other callers, or
-//! after an abort): then each operation of it, oldest first.
+//! after an abort): then each operation of it, oldest first. Of one that sent a message it tells as well what became of that.
 
 mod steps;
 mod story;
@@ -17,13 +17,14 @@ use super::super::failure::Failure;
 use super::record;
 use super::resolve::{self, Names};
 use super::source::{Look, Source};
+use super::words;
 use crate::rpc::wire::Key;
 
 /// What to explain.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The operation's id, or the key it was asked for under
-    #[arg(value_name = "OP|KEY")]
+    /// The operation's id, a message's id, or the key it was asked for under
+    #[arg(value_name = "OP|MSG|KEY")]
     operation: Key,
 }
 
@@ -41,8 +42,11 @@ pub(super) fn run(args: &Args, source: &Source, context: &Context) -> Result<Exi
 
 /// The stories of an operation, or of all that a key was used for.
 fn stories(given: &str, look: &Look) -> Result<Vec<Story>, Failure> {
-    let is_operation = super::filter::operation(given).is_ok() && is_accepted(given, look)?;
-    let (operation, key) = if is_operation { (Some(given), None) } else { (None, Some(given)) };
+    // A message has the number of the operation that sent it.
+    let sent = given.strip_prefix("msg-").map(|number| format!("op-{number}"));
+    let operation = sent.as_deref().unwrap_or(given);
+    let is_operation = super::filter::operation(operation).is_ok() && is_accepted(operation, sent.is_some(), look)?;
+    let (operation, key) = if is_operation { (Some(operation), None) } else { (None, Some(given)) };
     let meant = resolve::resolve(Names { operation, key, session: None }, look)?;
     let meant = meant.operations.unwrap_or_default();
     let mut stories: Vec<Story> = Vec::new();
@@ -77,10 +81,13 @@ fn stories(given: &str, look: &Look) -> Result<Vec<Story>, Failure> {
     Ok(stories)
 }
 
-/// Whether a record accepts an operation of this id.
-fn is_accepted(given: &str, look: &Look) -> Result<bool, Failure> {
+/// Whether a record accepts an operation of this id, one that sends a message if that is meant.
+fn is_accepted(given: &str, sends: bool, look: &Look) -> Result<bool, Failure> {
     let seq = given.trim_start_matches("op-").parse().unwrap_or_default();
-    Ok(look.record(seq)?.is_some_and(|found| found.header.t == "accept" && found.header.op.as_deref() == Some(given)))
+    Ok(look.record(seq)?.is_some_and(|found| {
+        let is_it = found.header.t == "accept" && found.header.op.as_deref() == Some(given);
+        is_it && (!sends || words::message_of(&record::document(&found)).is_some())
+    }))
 }
 
 /// The sessions that these operations are about.

@@ -13,6 +13,8 @@ pub(super) fn words(record: &Value) -> String {
         "session" if body["ended"].is_object() => ended(&body["ended"]) + &episode(record),
         "session" => changed(record),
         "fence" => fence(body),
+        "message" => mail(body),
+        "queue" => format!("what waited was cancelled ({})", spoken(&body["closed"]["reason"])),
         "generation" => generation(body),
         "beat" => {
             format!("last seen: {}", counted(body["seen"].as_object().map_or(0, serde_json::Map::len), "session"))
@@ -61,9 +63,60 @@ fn episode(record: &Value) -> String {
     record["ep"].as_u64().map(|episode| format!("  episode {episode}")).unwrap_or_default()
 }
 
-/// A method's name without what it is about.
-pub(super) fn verb(record: &Value) -> &str {
-    text(&record["kind"]).trim_start_matches("session.")
+/// A method's name without what it is about; of what is about messages, with it.
+pub(super) fn verb(record: &Value) -> String {
+    match text(&record["kind"]).trim_start_matches("session.") {
+        "message.send" => "send".to_owned(),
+        other => other.replace('.', " "),
+    }
+}
+
+/// The id of the message that a request to send makes.
+pub(super) fn message_of(record: &Value) -> Option<String> {
+    let number = record["op"].as_str()?.strip_prefix("op-")?;
+    (record["kind"] == "message.send").then(|| format!("msg-{number}"))
+}
+
+/// Who sent it: the word that a session reads as `from`.
+pub(super) fn sender(accept: &Value) -> &str {
+    accept["act"]["sid"].as_str().unwrap_or("owner")
+}
+
+/// A message as it was accepted: who wrote to whom, how long it is, and where in the queue it goes.
+pub(super) fn letter(accept: &Value) -> String {
+    let send = &accept["body"]["send"];
+    let mode = send["mode"].as_str().unwrap_or("queue");
+    let id = message_of(accept).unwrap_or_else(|| "a message".to_owned());
+    format!("{id} from {} to {}, {} bytes, mode {mode}", sender(accept), text(&accept["sid"]), send["body"]["bytes"])
+}
+
+/// A word of the ledger as people write it.
+fn spoken(word: &Value) -> String {
+    text(word).replace('_', " ")
+}
+
+/// What became of a message.
+fn mail(body: &Value) -> String {
+    let (id, change) = (text(&body["message"]), &body["change"]);
+    let (word, reason) = match (change.as_str(), change.as_object().and_then(|one| one.iter().next())) {
+        (Some(word), _) => (word, None),
+        (None, Some((word, detail))) => (word.as_str(), detail["reason"].as_str().map(|why| why.replace('_', " "))),
+        (None, None) => ("changed", None),
+    };
+    let told = match word {
+        "sending" => "is on its way to the program",
+        "delivered" => "was delivered",
+        "pulled" => "was delivered: its session pulled it",
+        "acknowledged" => "was acknowledged by its session",
+        "returned" => "waits again",
+        "uncertain" => "is uncertain: it may have been delivered, and nobody can tell",
+        "cancelled" => "was cancelled",
+        "expired" => "expired while it waited",
+        "failed" => "failed",
+        other => other,
+    };
+    let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("{id} {told}{reason}")
 }
 
 fn operation(record: &Value) -> String {
@@ -71,6 +124,9 @@ fn operation(record: &Value) -> String {
 }
 
 fn accepted(record: &Value) -> String {
+    if record["body"]["send"].is_object() {
+        return format!("{}{}", letter(record), operation(record));
+    }
     let name = record["body"]["spawn"]["name"].as_str().map(|name| format!("  name {name}")).unwrap_or_default();
     format!("{} asked for{}{name}{}", verb(record), episode(record), operation(record))
 }
@@ -219,6 +275,39 @@ mod tests {
             ),
             (json!({"t": "later"}), "later"),
             (json!({}), "?"),
+        ] {
+            assert_eq!(words(&record), expected);
+        }
+    }
+
+    #[test]
+    fn records_of_messages_say_who_wrote_to_whom_and_what_became_of_it() {
+        let change =
+            |change: serde_json::Value| json!({"t": "message", "body": {"message": "msg-7", "change": change}});
+        let send = json!({
+            "t": "accept", "kind": "message.send", "sid": "s2", "op": "op-7", "act": {"sid": "s1"}, "body": {"send": {"body": {"bytes": 5}}}
+        });
+        for (record, expected) in [
+            (send, "msg-7 from s1 to s2, 5 bytes, mode queue  op-7"),
+            (
+                json!({"t": "accept", "kind": "message.send", "sid": "s2", "op": "op-7", "body": {"send": {"mode": "interrupt", "body": {"bytes": 1}}}}),
+                "msg-7 from owner to s2, 1 bytes, mode interrupt  op-7",
+            ),
+            (json!({"t": "finish", "kind": "message.send", "op": "op-7", "st": "succeeded"}), "send succeeded  op-7"),
+            (json!({"t": "accept", "kind": "message.cancel", "op": "op-8"}), "message cancel asked for  op-8"),
+            (change(json!("sending")), "msg-7 is on its way to the program"),
+            (change(json!({"delivered": {"at_us": 1}})), "msg-7 was delivered"),
+            (change(json!("pulled")), "msg-7 was delivered: its session pulled it"),
+            (change(json!("acknowledged")), "msg-7 was acknowledged by its session"),
+            (change(json!({"returned": {"reason": "not_taken"}})), "msg-7 waits again (not taken)"),
+            (
+                change(json!({"uncertain": {"reason": "host_died"}})),
+                "msg-7 is uncertain: it may have been delivered, and nobody can tell (host died)",
+            ),
+            (change(json!({"cancelled": {"reason": "withdrawn"}})), "msg-7 was cancelled (withdrawn)"),
+            (change(json!("expired")), "msg-7 expired while it waited"),
+            (change(json!({"failed": {"reason": "given_up"}})), "msg-7 failed (given up)"),
+            (json!({"t": "queue", "body": {"closed": {"reason": "ended"}}}), "what waited was cancelled (ended)"),
         ] {
             assert_eq!(words(&record), expected);
         }

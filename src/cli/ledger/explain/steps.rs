@@ -26,6 +26,8 @@ pub(super) fn accepted(record: &Value) -> String {
     let plan = if let Some(plan) = body.get("spawn") {
         let name = plan["name"].as_str().map(|name| format!(" named {name}")).unwrap_or_default();
         format!("a new session{name}, its episode {episode}{}", within(plan))
+    } else if body.get("send").is_some() {
+        words::letter(record)
     } else if let Some(plan) = body.get("launch") {
         format!("episode {episode}{}", within(plan))
     } else if let Some(plan) = body.get("end") {
@@ -100,7 +102,7 @@ fn finished(record: &Value) -> String {
     match text(&record["st"]) {
         "succeeded" => {
             let mut said = vec!["succeeded".to_owned()];
-            match verb(record) {
+            match verb(record).as_str() {
                 "spawn" | "resume" if gained["pid"].is_u64() => {
                     said.push(format!("episode {} runs as pid {}", gained["episode"], gained["pid"]));
                 }
@@ -132,6 +134,9 @@ pub(super) fn replay(story: &Story) -> &'static str {
             "the same request under this key gets this outcome as long as its episode runs, then endpoint_stale; it starts nothing \
              again. Retries leave no record"
         }
+        "succeeded" if story.mail.is_some() => {
+            "the same request under this key gets this message, with what became of it, and sends nothing again. Retries leave no record"
+        }
         "succeeded" => {
             "the same request under this key gets this outcome and does nothing again. Retries leave no record"
         }
@@ -145,6 +150,9 @@ pub(super) fn replay(story: &Story) -> &'static str {
 /// What to type next, where something is left to do.
 pub(super) fn next(story: &Story) -> Option<String> {
     let op = story.text("op");
+    if let Some(message) = story.mail.as_ref().filter(|mail| mail.is_uncertain).map(|mail| mail.id.as_str()) {
+        return Some(format!("ostler message resolve {message} retry|give-up"));
+    }
     match story.state.as_str() {
         "uncertain" => Some(format!(
             "ostler reconcile {}; if that cannot tell and you know what happened: ostler operation resolve {op} succeeded|failed --reason TEXT",

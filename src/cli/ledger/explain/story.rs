@@ -6,6 +6,7 @@
 use ostler_ledger::Header;
 use serde_json::{Value, json};
 
+use super::super::words;
 use super::steps;
 use crate::rpc::wire::Timestamp;
 
@@ -38,6 +39,17 @@ pub(super) struct Step {
     pub(super) words: String,
 }
 
+/// A message, whose story goes on when the operation that sent it is settled.
+#[derive(Debug)]
+pub(super) struct Mail {
+    pub(super) id: String,
+    /// The last word about it.
+    pub(super) last: Option<String>,
+    pub(super) is_uncertain: bool,
+    /// Nothing of it had left when the queue was closed.
+    waits: bool,
+}
+
 /// One operation.
 #[derive(Debug)]
 pub(super) struct Story {
@@ -57,6 +69,8 @@ pub(super) struct Story {
     pub(super) missing: u64,
     /// So often its key came with another request.
     pub(super) conflicts: u64,
+    /// The message that it sent, as far as its records tell.
+    pub(super) mail: Option<Mail>,
     /// A fence that names it is up.
     is_fencing: bool,
     own: u64,
@@ -116,6 +130,7 @@ impl Story {
             durable_since: None,
             missing: 0,
             conflicts: 0,
+            mail: words::message_of(&accept).map(|id| Mail { id, last: None, is_uncertain: false, waits: true }),
             is_fencing: false,
             own,
             generation,
@@ -147,6 +162,7 @@ impl Story {
         match header.t.as_str() {
             "conflict" | "operator" | "fence" => true,
             "generation" => self.is_open(),
+            "message" | "queue" if self.mail.is_some() => self.is_about(header.sid.as_deref()),
             _ => {
                 self.is_open()
                     && (self.is_about(header.sid.as_deref()) || header.op.as_deref() == self.accept["op"].as_str())
@@ -201,8 +217,22 @@ impl Story {
                 was_fencing || self.is_fencing || self.is_open()
             }
             "generation" => self.is_open(),
+            "message" | "queue" if self.mail.is_some() => is_own_session && self.hears_of_its_message(record),
             _ => record["op"].as_str() == op || self.is_open() && is_own_session,
         }
+    }
+
+    /// Whether a record says what became of the message that was sent.
+    fn hears_of_its_message(&mut self, record: &Value) -> bool {
+        let Some(mail) = &mut self.mail else { return false };
+        let body = &record["body"];
+        let is_meant = if record["t"] == "queue" { mail.waits } else { body["message"] == mail.id.as_str() };
+        if is_meant {
+            mail.is_uncertain = body["change"]["uncertain"].is_object();
+            mail.waits = body["change"]["returned"].is_object();
+            mail.last = Some(words::words(record));
+        }
+        is_meant
     }
 
     /// Whether the record settles it, and how.

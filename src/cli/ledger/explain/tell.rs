@@ -2,7 +2,7 @@
 
 use super::super::super::output::{Output, Tone};
 use super::super::super::text::{plain, shell_str};
-use super::super::words::counted;
+use super::super::words::{self, counted};
 use super::steps;
 use super::story::{Story, Took};
 
@@ -20,6 +20,9 @@ pub(super) fn page(story: &Story, output: &Output) -> String {
         story.accepted.seq,
         story.accept()["bg"]
     ));
+    page.extend(
+        story.mail.as_ref().and_then(|mail| mail.last.as_ref()).map(|last| format!("message    {}\n\n", plain(last))),
+    );
     let width = story.steps.iter().map(|step| step.at.seq.to_string().len()).max().unwrap_or(1);
     for step in &story.steps {
         let took = format!("{}+{}", if step.took.is_measured { "" } else { "~" }, span(step.took.ms));
@@ -42,10 +45,11 @@ pub(super) fn page(story: &Story, output: &Output) -> String {
 
 /// What it is and how it ended.
 fn title(story: &Story, output: &Output) -> String {
-    let verb = story.text("kind").trim_start_matches("session.").to_owned();
+    let verb = words::verb(story.accept());
+    let of = if story.mail.is_some() { "to" } else { "of" };
     let about = match (story.accept()["sid"].as_str(), &story.name) {
-        (Some(sid), Some(name)) => format!(" of {} (session {})", plain(name), plain(sid)),
-        (Some(sid), None) => format!(" of session {}", plain(sid)),
+        (Some(sid), Some(name)) => format!(" {of} {} (session {})", plain(name), plain(sid)),
+        (Some(sid), None) => format!(" {of} session {}", plain(sid)),
         (None, _) => String::new(),
     };
     let (tone, state) = match story.state.as_str() {
