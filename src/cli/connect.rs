@@ -6,7 +6,10 @@ use super::exit::Exit;
 use super::failure::Failure;
 use crate::client::bridge;
 
-/// Bridge standard input and output to the broker
+/// For programs: pass JSON-RPC lines between standard input and output and the broker, which is found or started
+///
+/// Hello is said already; from then on each line is a call or an answer of docs/PROTOCOL.md. With this any language that can start a subprocess
+/// can use ostler.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 

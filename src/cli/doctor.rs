@@ -20,7 +20,9 @@ use super::output::{Output, Tone};
 use super::text;
 use crate::os::paths::StateRoot;
 
-/// Look for trouble; changes nothing. Exit 1 if a check fails
+/// Look for trouble, with or without a broker, and say what to do; changes nothing without --fix. Exit 1 if a check fails
+///
+/// Each line is a check: ok, warn (it works, but somebody should know), fail (something does not work) or skip (it could not be looked at).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Before the checks, do the one repair that a check names; refused while a broker runs

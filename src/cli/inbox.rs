@@ -13,7 +13,10 @@ use super::{duration, message, text};
 use crate::rpc::method::Method;
 use crate::rpc::wire::{InboxAckParams, InboxAckResult, InboxReadParams, InboxReadResult, Letter};
 
-/// Read and acknowledge messages to this session
+/// Inside a session: read the messages that wait for it, and acknowledge them
+///
+/// It acts with the credential of the session that it runs in. To write to a session use `ostler send`; to see what became of it, as the owner,
+/// `ostler message list SESSION`. A session with `--adapter lines` gets its messages on standard input and has no inbox.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -10,10 +10,12 @@ use super::failure::Failure;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{PruneParams, PruneResult};
 
-/// Forget ended sessions
+/// Forget sessions that have ended: each with its files and output, as `delete` does
+///
+/// What lives, is fenced or uncertain stays. Their history stays in the ledger (`ostler ledger history`).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only those that ended at least so long ago [default: what is kept anyway]
+    /// Only those that ended at least so long ago [default: 7d, which is how long they are kept anyway]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     older: Option<Duration>,
     /// Only say which

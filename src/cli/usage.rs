@@ -1,5 +1,5 @@
 //! Usage errors and `help`. What the parser refuses is told as every other error is: what was wrong, that nothing was done, what to type
-//! next; with `--json` as the error document. Promises: the fact itself is in the message, a command of a later version is called so, and what
+//! next; with `--json` as the error document. A command that only lacks its subcommand gets its help instead, on standard error. Promises: the fact itself is in the message, a command of a later version is called so, and what
 //! removes or ends something is never proposed for a word that only looks like it.
 
 use std::error::Error as _;
@@ -18,6 +18,8 @@ use crate::rpc::error::{ErrorCode, WireError};
 
 /// Commands of later versions (docs/CONTRACT.md, "Planned").
 const PLANNED: [&str; 4] = ["fork", "mcp", "report", "upgrade"];
+/// Options of later versions.
+const PLANNED_OPTIONS: [&str; 1] = ["--restart"];
 /// Words that people know from elsewhere, and what they mean here.
 const MEANT: [(&str, &str); 5] = [
     ("exec", "ostler run -- CMD"),
@@ -52,6 +54,10 @@ pub(super) fn refuse(error: &clap::Error, arguments: &[OsString]) -> u8 {
     let is_run = command_at(arguments).is_some_and(|at| arguments[at] == "run");
     let code = if is_run { exit::RUN_FAILED } else { Exit::Usage.code() };
     let globals = Globals { json: asks_for_json(arguments), ..Globals::default() };
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand && !globals.json {
+        // On standard error: whoever reads standard output gets nothing that was not asked for.
+        return if error.print().is_ok() { code } else { exit::OUTPUT_CLOSED };
+    }
     let context = Context::new(globals, Environment::process().clone());
     let failure = Failure::new("understand the command line", wire_error(error, arguments));
     match super::finish(Err(failure), &context) {
@@ -66,9 +72,13 @@ fn wire_error(error: &clap::Error, arguments: &[OsString]) -> WireError {
     let (message, next) = if error.kind() == ErrorKind::InvalidSubcommand {
         unknown_command(&words(error, ContextKind::InvalidSubcommand).join(" "), &help, arguments)
     } else {
-        (message(error), None)
+        (message(error, arguments), None)
     };
+    let planned = is_planned(error);
+    // Nor is the usage told that the parser has made of its guess.
+    let usage = if planned { String::new() } else { usage };
     let suggested = words(error, ContextKind::SuggestedArg).first().map(|argument| format!("{argument}, or {help}"));
+    let suggested = suggested.filter(|_| !planned);
     let next = next.or_else(|| lacks_dashes(arguments).then(|| DASHES.to_owned())).or(suggested).unwrap_or(help);
     let error = WireError::new(ErrorCode::InvalidInput, message).reason("usage").with("remedy", next);
     if usage.is_empty() { error } else { error.with("usage", usage) }
@@ -87,9 +97,25 @@ fn help_of(arguments: &[OsString]) -> String {
     format!("{} --help", path.join(" "))
 }
 
+/// Whether an option of a later version is what was not understood.
+fn is_planned(error: &clap::Error) -> bool {
+    let option = words(error, ContextKind::InvalidArg).join(" ");
+    error.kind() == ErrorKind::UnknownArgument
+        && PLANNED_OPTIONS.contains(&option.split('=').next().unwrap_or_default())
+}
+
 /// What is wrong, in one line.
-fn message(error: &clap::Error) -> String {
+fn message(error: &clap::Error, arguments: &[OsString]) -> String {
     let text = |kind| words(error, kind).join(" ");
+    if is_planned(error) {
+        return format!("`{}` is planned, and not in this version", text(ContextKind::InvalidArg));
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let command = inner(arguments).unwrap_or_else(Cli::command);
+        let known: Vec<&str> =
+            command.get_subcommands().filter(|below| !below.is_hide_set()).map(clap::Command::get_name).collect();
+        return format!("it names no command; there are {}", known.join(", "));
+    }
     if error.source().is_some_and(|source| source.is::<ParseIntError>()) {
         let (value, argument) = (text(ContextKind::InvalidValue), text(ContextKind::InvalidArg));
         return format!("invalid value '{value}' for '{argument}': it is no whole number");
@@ -222,6 +248,24 @@ mod tests {
             let (message, next) = told(&format!("ostler {word} x"));
             assert!(message.contains("planned") && next == "ostler --help", "{message}: {next}");
         }
+    }
+
+    #[test]
+    fn what_is_planned_is_called_so_and_leads_nowhere_else() {
+        for line in ["ostler spawn --restart never -- x", "ostler run --restart=never -- x"] {
+            let (message, next) = told(line);
+            assert!(message.contains("`--restart` is planned"), "{message}");
+            assert!(next.ends_with(" --help") && !next.contains("--no-start"), "{next}");
+        }
+    }
+
+    #[test]
+    fn a_command_without_its_own_command_names_those() {
+        let (message, next) = told("ostler --json message");
+        assert_eq!(
+            (message.as_str(), next.as_str()),
+            ("it names no command; there are show, list, cancel, resolve", "ostler message --help")
+        );
     }
 
     #[test]

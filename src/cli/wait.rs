@@ -26,7 +26,7 @@ enum Until {
     Ended,
     /// It is ready
     Ready,
-    /// No session turn runs and none is queued. This version knows of no session turns: a session that is ready, or has ended, is idle at once
+    /// No message waits for it or is on its way, and it is ready or has ended
     Idle,
 }
 

@@ -33,6 +33,26 @@ fn a_usage_error_is_a_document_where_documents_are_wanted() {
     assert!(!root.path().exists());
 }
 
+/// Who types too little wants to see what there is.
+#[test]
+fn a_command_that_lacks_its_subcommand_gets_its_help_on_standard_error() {
+    let root = Root::new();
+    for (line, names) in
+        [("", "ensure"), ("ledger", "verify"), ("message", "resolve"), ("inbox", "ack"), ("operation", "resolve")]
+    {
+        let output = root.ostler(line.split_whitespace()).exits(2);
+        assert!(output.stdout.is_empty(), "{output:?}");
+        let said = output.error_text();
+        assert!(
+            said.contains("Usage: ostler") && said.contains(names) && !said.contains("cannot understand"),
+            "{said}"
+        );
+        let document = root.ostler(["--json"].into_iter().chain(line.split_whitespace())).exits(2).json();
+        assert!(document["error"]["message"].as_str().unwrap().contains(names), "{document}");
+    }
+    assert!(!root.path().exists());
+}
+
 #[test]
 fn help_manual_schema_and_completions_need_no_root() {
     let root = Root::new();
