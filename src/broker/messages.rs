@@ -42,6 +42,11 @@ impl Front {
             MessageMode::Interrupt => Mode::Interrupt,
             MessageMode::Steer => return Err(refused(&Refusal::Incapable { what: "mode steer" })),
         };
+        if let Scope::Session(caller) = &change.scope
+            && super::asked::find(&self.view.read(), &params.session).as_ref() == Ok(caller)
+        {
+            return Err(super::refused::to_itself(caller));
+        }
         let parcel = Parcel {
             target: self.recipient(&change.scope, &params.session),
             mode,

@@ -210,6 +210,15 @@ pub fn itself(caller: &SessionId) -> WireError {
     WireError::new(ErrorCode::Denied, message).reason("itself").with("session_id", caller.to_string())
 }
 
+/// A session has written to itself, by its id or its name.
+pub fn to_itself(caller: &SessionId) -> WireError {
+    let message = format!("a session may not write to itself, and you act as session {caller}; nothing was sent");
+    WireError::new(ErrorCode::Denied, message).reason("itself").with("session_id", caller.to_string()).with(
+        "remedy",
+        "ostler send to its parent or to one of its children; ostler show $OSTLER_SESSION --json names the parent",
+    )
+}
+
 /// The same for a caller who may not know who has it.
 pub fn name_taken(name: &Name) -> WireError {
     let message = format!("the name {name} is taken; nothing was done. Choose another name");

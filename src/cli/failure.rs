@@ -150,6 +150,9 @@ impl Report {
             ErrorCode::Denied if self.reason() == "owner_only" => {
                 "the same command as the owner, outside of the session".to_owned()
             }
+            ErrorCode::Denied if self.reason() == "session_only" => {
+                "the same command inside the session; as the owner: ostler message list SESSION".to_owned()
+            }
             ErrorCode::Denied if self.reason() == "itself" => {
                 "end the command itself, or the same command as the owner, outside of the session".to_owned()
             }
@@ -181,7 +184,10 @@ impl Report {
             ErrorCode::TooLarge => CORRECT_IT.to_owned(),
             ErrorCode::Internal => "ostler doctor".to_owned(),
             ErrorCode::SessionTerminal => "ostler list --all".to_owned(),
-            ErrorCode::TooLate => "ostler operation list".to_owned(),
+            ErrorCode::TooLate => match self.error.data.get("message").and_then(serde_json::Value::as_str) {
+                Some(message) => format!("ostler message show {}", text::shell_str(message)),
+                None => "ostler operation list".to_owned(),
+            },
             ErrorCode::CapabilityMissing => format!("ostler show {session}"),
         }
     }
@@ -199,6 +205,7 @@ impl Report {
     /// Where to find what is really there.
     fn remedy_of_missing(&self, session: &str) -> String {
         match (self.reason(), self.error.data.contains_key("operation")) {
+            _ if self.error.data.contains_key("message") => format!("ostler message list {session}"),
             ("cwd", _) => OTHER_CWD.to_owned(),
             ("episode", _) => format!("ostler show {session}"),
             (_, true) => "ostler operation list".to_owned(),
@@ -239,6 +246,7 @@ fn remedy_of_input(reason: &str) -> Option<&'static str> {
         "label" | "labels" => Some("--label KEY=VALUE, each key once"),
         "root" | "no_root" => Some("--root DIR, or set OSTLER_ROOT"),
         "not_a_folder" => Some("another --root"),
+        "line" => Some("one line of text, or a session that was spawned with --frame json"),
         "command" => Some("correct the command and type it again"),
         _ => None,
     }

@@ -7,6 +7,7 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::text::{self, Table};
+use crate::rpc::error::ErrorCode;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{
     CancelOutcome, Message, MessageCancelParams, MessageCancelResult, MessageDecision, MessageGetParams,
@@ -115,9 +116,27 @@ fn resolve(message: String, decision: Decision, key: args::Key, context: &Contex
         Decision::GiveUp => MessageDecision::GiveUp,
     };
     let params = MessageResolveParams { key, message, decision };
-    let result: MessageResult = broker.change(Method::MessageResolve, &params.key, &params)?;
+    let resolved = broker.change(Method::MessageResolve, &params.key, &params);
+    let result: MessageResult = resolved.map_err(|failure| of_ended(failure, &params.message))?;
     context.output.either(&result, |result| table(std::slice::from_ref(&result.message)))?;
     Ok(Exit::Done)
+}
+
+/// Nothing is sent again to a session that has ended: what to type then.
+fn of_ended(failure: Failure, message: &str) -> Failure {
+    let session = match &failure {
+        Failure::Error(report) if report.error.code == ErrorCode::SessionTerminal => {
+            report.error.data.get("session_id").and_then(serde_json::Value::as_str).map(str::to_owned)
+        }
+        Failure::Error(_) | Failure::OutputClosed => None,
+    };
+    match session {
+        Some(session) => {
+            let give_up = format!("ostler message resolve {} give-up", text::shell_str(message));
+            failure.with("remedy", &format!("ostler resume {session}, then the same command; or {give_up}"))
+        }
+        None => failure,
+    }
 }
 
 /// A message's state with its reason, for eyes.

@@ -25,7 +25,7 @@ use crate::rpc::wire::{
 pub(crate) struct Args {
     /// Id, name, or unique prefix of the id (at least 3 characters)
     session: String,
-    /// The text, at most 256 KiB of UTF-8; `-` reads it from standard input
+    /// The text, at most 256 KiB of UTF-8; `-` reads it from standard input, without one line feed at its end
     text: String,
     /// Where in the queue it goes
     #[arg(long, value_name = "MODE", default_value = "queue")]
@@ -110,6 +110,10 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
             })?;
             Ok(Exit::Failed)
         }
+        Err(Failure::Error(report)) if report.error.code == ErrorCode::SessionTerminal => {
+            let remedy = format!("the same command with --resume, which starts {} again for it", params.session);
+            Err(Failure::Error(report).with("remedy", &remedy))
+        }
         Err(failure) => Err(failure),
     }
 }
@@ -120,9 +124,13 @@ fn text_of(given: String, attempt: &str) -> Result<String, Failure> {
     }
     let invalid = |why: String| Failure::new(attempt, WireError::new(ErrorCode::InvalidInput, why).reason("text"));
     let mut bytes = Vec::new();
-    // One byte more than the limit, so that the broker says what it is.
-    let most = MESSAGE_BYTES_MAX + 1;
+    // One byte more than the limit and the line feed, so that the broker says what it is.
+    let most = MESSAGE_BYTES_MAX + 2;
     std::io::stdin().take(most).read_to_end(&mut bytes).map_err(|error| invalid(format!("standard input: {error}")))?;
+    // As a shell's $(...): `echo x | ostler send ID -` sends `x`.
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
     String::from_utf8(bytes).map_err(|_| invalid("the text is not UTF-8; nothing was sent".to_owned()))
 }
 

@@ -9,6 +9,7 @@ mod lines;
 mod load;
 mod order;
 mod post;
+mod words;
 
 use serde_json::Value;
 
