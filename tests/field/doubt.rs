@@ -322,7 +322,7 @@ fn field_e04_a_session_whose_records_in_the_ledger_are_damaged_is_settled_once()
 fn field_e04_waiting_for_a_session_in_doubt_ends_with_its_command() {
     let mut root = Root::new();
     let [session, _other] = with_damaged_records(&mut root);
-    let waiting = root.command(["--json", "wait", "s"]).stdout(Stdio::piped()).spawn().unwrap();
+    let waiting = root.command(["--json", "wait", "s", "--timeout", "90s"]).stdout(Stdio::piped()).spawn().unwrap();
     // As long as it can be seen to live it is waited for.
     assert_eq!(root.ostler(["--json", "wait", "s", "--timeout", "6s"]).exits(6).error_code(), "timeout");
     Process::of_value(&session["pid"]).kill_9();
