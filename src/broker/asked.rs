@@ -126,8 +126,10 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     if params.adapter == Adapter::Acp {
         return Err(missing("the adapter acp"));
     }
-    if params.prompt.is_some() {
-        return Err(missing("prompts of programs"));
+    if params.prompt.is_some() && params.adapter != Adapter::Lines {
+        let error = spec::SpecError::Prompt("it is for the adapter lines".to_owned());
+        let message = format!("{error}; nothing was done");
+        return Err(WireError::new(ErrorCode::InvalidInput, message).reason("prompt"));
     }
     if params.frame.is_some() && params.adapter != Adapter::Lines {
         let message = format!("{}; nothing was done", spec::SpecError::Frame);
@@ -143,10 +145,12 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
 
 /// How messages reach a session with this spec.
 pub fn adapter(spec: &spec::Spec) -> machine::Adapter {
-    match (spec.adapter, spec.frame) {
-        (spec::Adapter::Inbox | spec::Adapter::Acp, _) => machine::Adapter::Inbox,
-        (spec::Adapter::Lines, spec::Frame::Line) => machine::Adapter::Lines,
-        (spec::Adapter::Lines, spec::Frame::Json) => machine::Adapter::JsonLines,
+    match (spec.adapter, spec.frame, spec.prompt.is_some()) {
+        (spec::Adapter::Inbox | spec::Adapter::Acp, ..) => machine::Adapter::Inbox,
+        (spec::Adapter::Lines, spec::Frame::Line, false) => machine::Adapter::Lines,
+        (spec::Adapter::Lines, spec::Frame::Json, false) => machine::Adapter::JsonLines,
+        (spec::Adapter::Lines, spec::Frame::Line, true) => machine::Adapter::PromptedLines,
+        (spec::Adapter::Lines, spec::Frame::Json, true) => machine::Adapter::PromptedJsonLines,
     }
 }
 
@@ -201,6 +205,7 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
             None | Some(Frame::Line) => spec::Frame::Line,
             Some(Frame::Json) => spec::Frame::Json,
         },
+        prompt: params.prompt.clone(),
         stdin: match params.stdin {
             Stdin::Empty => spec::Stdin::Empty,
             Stdin::Client => spec::Stdin::Client,
@@ -208,7 +213,8 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
         follow: params.follow,
     };
     spec.check().map_err(|error| {
-        WireError::new(ErrorCode::InvalidInput, format!("{error}; nothing was done")).reason("command")
+        let reason = if matches!(error, spec::SpecError::Prompt(_)) { "prompt" } else { "command" };
+        WireError::new(ErrorCode::InvalidInput, format!("{error}; nothing was done")).reason(reason)
     })?;
     Ok(spec)
 }

@@ -344,6 +344,8 @@ fn hand_of(word: &Word) -> Hand {
         | Word::MachineLost
         | Word::Adopted(_)
         | Word::Foreign { .. }
+        // It answers nothing that was owed.
+        | Word::Turn { .. }
         | Word::Removed => Hand::Life,
     }
 }

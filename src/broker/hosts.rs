@@ -8,7 +8,7 @@ use super::passed;
 use super::view::View;
 use super::words::{exited, obstacle, phase, run_of};
 use crate::host::client::{Launch, LaunchOutcome, Link, LinkError, Spawner, remove_session_files};
-use crate::host::wire::{EpisodeState, HostRecord, Push};
+use crate::host::wire::{EpisodeState, HostRecord, Push, SessionTurn};
 use crate::machine::{Effect, Hand, Observation, SessionId, Word, limits};
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
@@ -292,6 +292,10 @@ impl Hosts {
         let linked = Linked { number, episode, link, stopping: false };
         self.links.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone(), linked);
         drop(self.handle.spawn(Arc::clone(self).listening(session.clone(), (episode, number), pushes)));
+        // What it said while nobody listened.
+        if let Some(turn) = hello.status.turn {
+            self.turn(session, episode, turn).await;
+        }
         Ok(())
     }
 
@@ -313,6 +317,7 @@ impl Hosts {
             match push {
                 Push::Started => {}
                 Push::Beat { last_seen_us } => self.saw(&session, last_seen_us),
+                Push::Turn(turn) => self.turn(&session, episode, turn).await,
                 Push::Exited { exit, ended_us } => {
                     ended = true;
                     if !self.is_stopping(&session) {
@@ -328,6 +333,14 @@ impl Hosts {
         if !ended && left.is_some_and(|linked| !linked.stopping) {
             self.rejudge(session, episode).await;
         }
+    }
+
+    /// The host's word of a session turn. It stays true whenever it comes.
+    async fn turn(&self, session: &SessionId, episode: u32, turn: SessionTurn) {
+        let word = Word::Turn { number: turn.number, runs: turn.runs };
+        passed::word(&word);
+        let observation = Observation { session: session.clone(), episode, word };
+        self.inbox.post(Post::Word { observation, answers: false }).await;
     }
 
     /// A host is gone, or never answered: the evidence says what became of it.

@@ -18,8 +18,8 @@ struct Line<'a> {
 /// The bytes that the adapter hands over.
 pub(super) fn letter(adapter: Adapter, message: &Message, text: &[u8]) -> Vec<u8> {
     match adapter {
-        Adapter::Inbox | Adapter::Lines => [text, b"\n"].concat(),
-        Adapter::JsonLines => {
+        Adapter::Inbox | Adapter::Lines | Adapter::PromptedLines => [text, b"\n"].concat(),
+        Adapter::JsonLines | Adapter::PromptedJsonLines => {
             let line = Line {
                 message: message.id.to_string(),
                 from: sender(&message.from),
@@ -71,6 +71,7 @@ mod tests {
             attempt: 8,
             episode: 1,
             redeliveries: 0,
+            turn: None,
             seq: 8,
             settled_us: None,
         }

@@ -57,6 +57,7 @@ fn of_record(event: &Event) -> Option<Point> {
         Event::Host { body: HostChange::Adopted(_), .. } => Point::RecordAdopted,
         Event::Session { body: SessionChange::Ended { .. }, .. } => Point::RecordEnded,
         Event::Session { body: SessionChange::Removed, .. } => Point::RecordRemoved,
+        Event::Session { body: SessionChange::TurnEnded { .. }, .. } => Point::RecordTurnEnded,
         Event::Finish { .. } => Point::RecordOutcome,
         Event::Message { body, .. } => match body.change {
             MessageChange::Sending => Point::RecordSending,
@@ -73,7 +74,11 @@ fn of_record(event: &Event) -> Option<Point> {
         Event::Host { body: HostChange::Unopened, .. }
         | Event::Session {
             body:
-                SessionChange::Aborted | SessionChange::Deleting | SessionChange::Forgotten | SessionChange::Woken { .. },
+                SessionChange::Aborted
+                | SessionChange::Deleting
+                | SessionChange::Forgotten
+                | SessionChange::Woken { .. }
+                | SessionChange::TurnBegan { .. },
             ..
         }
         | Event::Fence { .. }
@@ -92,6 +97,7 @@ fn of_word(word: &Word) -> Option<Point> {
         Word::Removed => Point::WordRemoved,
         Word::Mail { .. } => Point::WordMail,
         Word::Interrupted { .. } => Point::WordInterrupted,
+        Word::Turn { .. } => Point::WordTurn,
         Word::NeverOpened | Word::MachineLost | Word::Foreign { .. } => return None,
     })
 }

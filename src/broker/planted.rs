@@ -103,6 +103,7 @@ impl Planted {
             | Word::Foreign { .. }
             | Word::Mail { .. }
             | Word::Interrupted { .. }
+            | Word::Turn { .. }
             | Word::Removed => return,
         };
         if of.is_some_and(|of| self.revive_deleted && of.run.is_some())

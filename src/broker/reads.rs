@@ -153,8 +153,8 @@ impl Front {
             };
             let reached = match params.until {
                 WaitFor::Ended => !current.status.is_live(),
-                WaitFor::Ready => current.status == Status::Ready,
-                // No session turn is known of in this version, so one that is up, or down, and for which nothing waits is idle.
+                WaitFor::Ready => matches!(current.status, Status::Ready | Status::Running),
+                // In no session turn, as far as turns are seen, or down; and nothing waits for it.
                 WaitFor::Idle => {
                     let settled = current.status == Status::Ready || !current.status.is_live();
                     settled && Self::is_idle(&self.view.read(), &current.id)

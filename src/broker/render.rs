@@ -179,6 +179,7 @@ pub fn status(status: Status) -> wire::SessionStatus {
     match status {
         Status::Starting => wire::SessionStatus::Starting,
         Status::Ready => wire::SessionStatus::Ready,
+        Status::Running => wire::SessionStatus::Running,
         Status::Stopping => wire::SessionStatus::Stopping,
         Status::Stopped => wire::SessionStatus::Stopped,
         Status::Exited => wire::SessionStatus::Exited,
@@ -259,7 +260,10 @@ pub fn queue(state: &State, session: &SessionId) -> wire::Queue {
 fn adapter(adapter: machine::Adapter) -> wire::Adapter {
     match adapter {
         machine::Adapter::Inbox => wire::Adapter::Inbox,
-        machine::Adapter::Lines | machine::Adapter::JsonLines => wire::Adapter::Lines,
+        machine::Adapter::Lines
+        | machine::Adapter::JsonLines
+        | machine::Adapter::PromptedLines
+        | machine::Adapter::PromptedJsonLines => wire::Adapter::Lines,
     }
 }
 
@@ -289,7 +293,7 @@ pub fn message(message: &machine::Message) -> wire::Message {
         requested_at: Timestamp::from_us(message.requested_us),
         expires_at: message.expires_us.map(Timestamp::from_us),
         accepted_at: message.accepted_us.map(Timestamp::from_us),
-        turn: None,
+        turn: message.turn,
         redeliveries: message.redeliveries,
     }
 }

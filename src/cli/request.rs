@@ -56,7 +56,7 @@ pub(crate) fn build(
             spawn::Adapter::Inbox => Adapter::Inbox,
             spawn::Adapter::Lines => Adapter::Lines,
         },
-        prompt: None,
+        prompt: options.prompt.clone(),
         frame: options.frame.map(|frame| match frame {
             spawn::Frame::Line => Frame::Line,
             spawn::Frame::Json => Frame::Json,

@@ -112,7 +112,7 @@ impl Document {
 
 /// The live sessions. Where a broker does not tell, nothing is said: the shutdown goes on.
 fn living(root: &StateRoot, context: &Context, deadline: Deadline) -> Vec<Live> {
-    let status = vec![SessionStatus::Starting, SessionStatus::Ready, SessionStatus::Stopping];
+    let status = vec![SessionStatus::Starting, SessionStatus::Ready, SessionStatus::Running, SessionStatus::Stopping];
     let mut params = ListParams { status, limit: Some(1_000), ..ListParams::default() };
     let mut found = Vec::new();
     while let Ok(page) = context.ask::<_, ListResult>(root, Method::SessionList, &params, deadline) {

@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// What a message is on standard input, with `--adapter lines` [default: line]
     #[arg(long, value_name = "FORM")]
     pub(crate) frame: Option<Frame>,
+    /// What the command's prompt matches, a regular expression, with `--adapter lines`: messages then wait for it, one for each prompt
+    #[arg(long, value_name = "RE")]
+    pub(crate) prompt: Option<String>,
     /// A label; may be repeated
     #[arg(long = "label", value_name = "K=V", value_parser = args::parse_label)]
     pub(crate) labels: Vec<(String, String)>,

@@ -24,9 +24,9 @@ pub(crate) struct Args {
 enum Until {
     /// Its command has ended
     Ended,
-    /// It is ready
+    /// It has come up
     Ready,
-    /// No message waits for it or is on its way, and it is ready or has ended
+    /// No session turn runs and none is queued. Without `--prompt` none is seen: then it is idle when no message waits for it or is on its way
     Idle,
 }
 

@@ -6,7 +6,7 @@
 //! read    output for readers, live through the endpoint and afterwards from the files
 //! spec    what to run            wire    what host and broker say to each other, host.json, exit.json
 //! server  the process itself     spool   its output on disk      marker  finding an episode's processes
-//! journal messages for its input, on disk
+//! journal messages for its input, on disk        prompt  where a session turn ends
 //! ```
 
 /// What kept a command from coming up.
@@ -23,6 +23,8 @@ pub mod journal;
 mod look;
 /// Finds an episode's processes.
 pub mod marker;
+/// Where a session turn ends.
+pub mod prompt;
 /// Output for readers.
 pub mod read;
 /// The process itself.

@@ -30,6 +30,9 @@ pub struct Spec {
     /// How a message is framed for `lines`.
     #[serde(default, skip_serializing_if = "Frame::is_line")]
     pub frame: Frame,
+    /// For `lines`: what the program's prompt matches; see [`super::prompt`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
     /// Who owns standard input.
     #[serde(default)]
     pub stdin: Stdin,
@@ -128,6 +131,9 @@ pub enum SpecError {
     /// Nothing is framed.
     #[error("a frame is for the adapter lines")]
     Frame,
+    /// It is none, or nobody looks for it.
+    #[error("the prompt: {0}")]
+    Prompt(String),
     /// More than [`COMMAND_BYTES_MAX`].
     #[error("command line and environment have {bytes} bytes, more than {COMMAND_BYTES_MAX}")]
     TooLarge {
@@ -176,6 +182,12 @@ impl Spec {
         if self.adapter != Adapter::Lines && self.frame != Frame::Line {
             return Err(SpecError::Frame);
         }
+        if let Some(pattern) = &self.prompt {
+            if self.adapter != Adapter::Lines {
+                return Err(SpecError::Prompt("it is for the adapter lines".to_owned()));
+            }
+            super::prompt::compile(pattern).map_err(SpecError::Prompt)?;
+        }
         let bytes = self.bytes();
         if bytes > COMMAND_BYTES_MAX {
             return Err(SpecError::TooLarge { bytes });
@@ -206,6 +218,7 @@ mod tests {
             limits: Vec::new(),
             adapter: Adapter::Inbox,
             frame: Frame::Line,
+            prompt: None,
             stdin: Stdin::Empty,
             follow: false,
         }
@@ -234,6 +247,7 @@ mod tests {
             (Spec { limits, ..spec() }, SpecError::Limit("colour".into())),
             (Spec { adapter: Adapter::Lines, stdin: Stdin::Client, ..spec() }, SpecError::StdinTaken),
             (Spec { frame: Frame::Json, ..spec() }, SpecError::Frame),
+            (Spec { prompt: Some("> ".into()), ..spec() }, SpecError::Prompt("it is for the adapter lines".into())),
             (Spec { env: variable("a", &big), ..spec() }, SpecError::TooLarge { bytes: 5 + 3 + COMMAND_BYTES_MAX }),
         ];
         for (spec, want) in cases {
@@ -252,8 +266,8 @@ mod tests {
         let json = r#"{"command":["sh",{"b64":"/w=="}],"cwd":"/","env":[{"name":"A","value":"1"}],"umask":18,"limits":[{"resource":"nofile","value":1024}],"adapter":"inbox","stdin":"empty","follow":false}"#;
         assert_eq!(serde_json::to_string(&spec).unwrap(), json);
         assert_eq!(serde_json::from_str::<Spec>(json).unwrap(), spec);
-        let framed = Spec { adapter: Adapter::Lines, frame: Frame::Json, ..spec };
-        let json = json.replace(r#""adapter":"inbox""#, r#""adapter":"lines","frame":"json""#);
+        let framed = Spec { adapter: Adapter::Lines, frame: Frame::Json, prompt: Some("> $".into()), ..spec };
+        let json = json.replace(r#""adapter":"inbox""#, r#""adapter":"lines","frame":"json","prompt":"> $""#);
         assert_eq!(serde_json::to_string(&framed).unwrap(), json);
         assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), framed);
         assert_eq!(framed.check(), Ok(()));

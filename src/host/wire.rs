@@ -9,6 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 pub use super::cause::Cause;
+pub use super::prompt::SessionTurn;
 use crate::os::identity::ProcessIdentity;
 
 /// Version of the host wire and of the host's files.
@@ -413,6 +414,9 @@ pub struct Status {
     /// When, Unix microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_us: Option<u64>,
+    /// The session turn, where they are seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<SessionTurn>,
 }
 
 /// The episode has ended.
@@ -446,6 +450,8 @@ pub enum Push {
         /// Last progress, Unix microseconds.
         last_seen_us: u64,
     },
+    /// A session turn is over.
+    Turn(SessionTurn),
 }
 
 /// Why a request is refused.

@@ -1,8 +1,8 @@
 //! The stored and spoken forms of `wire`, which other versions rely on.
 
 use super::wire::{
-    Cause, Delivery, Endpoint, FileIdentity, HostRecord, Line, Reply, Report, Request, RequestLine, StartFailure,
-    StartPhase,
+    Cause, Delivery, Endpoint, FileIdentity, HostRecord, Line, Push, Reply, Report, Request, RequestLine, SessionTurn,
+    StartFailure, StartPhase, Status,
 };
 use crate::os::identity::ProcessIdentity;
 
@@ -70,6 +70,21 @@ fn lines_are_told_apart_by_their_members() {
     assert!(matches!(refused, Line::Refused { id: None, .. }));
     let push: Line = serde_json::from_str(r#"{"push":"beat","last_seen_us":1}"#).unwrap();
     assert!(matches!(push, Line::Push(_)));
+}
+
+#[test]
+fn session_turns_are_said_in_fixed_words() {
+    let push = Line::Push(Push::Turn(SessionTurn { number: 7, runs: false }));
+    let json = r#"{"push":"turn","number":7,"runs":false}"#;
+    assert_eq!(serde_json::to_string(&push).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Line>(json).unwrap(), push);
+    let status =
+        r#"{"state":"running","last_seen_us":1,"output_from":0,"output_to":0,"turn":{"number":0,"runs":true}}"#;
+    let read: Status = serde_json::from_str(status).unwrap();
+    assert_eq!(read.turn, Some(SessionTurn { number: 0, runs: true }));
+    assert_eq!(serde_json::to_string(&read).unwrap(), status);
+    // A host that sees no turns says nothing of them.
+    assert!(!serde_json::to_string(&Status { turn: None, ..read }).unwrap().contains("turn"));
 }
 
 #[test]

@@ -214,6 +214,7 @@ fn accept(
         }
         Plan::End { grace_ms, deadline_boot_us, delete } => {
             session.status = Status::Stopping;
+            super::turns::left(session);
             session.grace_ms = *grace_ms;
             session.deadline_boot_us = *deadline_boot_us;
             let list = if *delete { &mut session.deletes } else { &mut session.stops };
@@ -261,6 +262,7 @@ fn launch(session: &mut Session, episode: u32, deadline_boot_us: u64, generation
     session.next_episode = episode.saturating_add(1);
     session.run = None;
     (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
+    (session.turn, session.turn_over) = (None, None);
     session.deadline_boot_us = deadline_boot_us;
     session.proven = generation;
 }
@@ -318,6 +320,8 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         stops: Vec::new(),
         deletes: Vec::new(),
         interrupts: Vec::new(),
+        turn: None,
+        turn_over: None,
         latest: Vec::new(),
         held: Runs::default(),
     };
@@ -342,7 +346,7 @@ fn host(state: &mut State, sid: &SessionId, ep: u32, change: &HostChange, at: At
             session.last_seen_us = session.last_seen_us.max(at.time.wall_us);
             session.prior = None;
             if session.status == Status::Starting {
-                session.status = Status::Ready;
+                super::turns::started(session);
             }
         }
         HostChange::Adopted(run) => session.run = Some(run.clone()),
@@ -369,13 +373,16 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     if session.episode != ep {
         return Err(Illegal("a change of another episode"));
     }
+    if let SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } = change {
+        return super::turns::changed(session, change);
+    }
     let live = session.status.is_live();
     let legal = match change {
         SessionChange::Ended { status, .. } => live && !status.is_live() && *status != Status::Deleted,
         SessionChange::Aborted => live,
         SessionChange::Deleting | SessionChange::Forgotten => !live && session.status != Status::Deleted,
         SessionChange::Removed => session.status == Status::Deleted,
-        SessionChange::Woken { .. } => false,
+        SessionChange::Woken { .. } | SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } => false,
     };
     if !legal {
         return Err(Illegal("a change that cannot follow the session's status"));
@@ -387,6 +394,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     match change {
         SessionChange::Ended { exit, status, reason, at_us } => {
             session.status = *status;
+            super::turns::left(session);
             session.reason.clone_from(reason);
             session.exit = Some(exit.clone());
             session.ended_us = Some(*at_us);
@@ -413,7 +421,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Deleting => session.status = Status::Deleted,
         SessionChange::Forgotten => leave(state, sid, Some(ep), at),
         SessionChange::Removed => leave(state, sid, None, at),
-        SessionChange::Woken { .. } => {}
+        SessionChange::Woken { .. } | SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } => {}
     }
     Ok(())
 }

@@ -40,6 +40,7 @@ pub(super) fn sent(
         attempt: 0,
         episode: 0,
         redeliveries: 0,
+        turn: None,
         seq: at.seq,
         settled_us: None,
     };
@@ -62,6 +63,7 @@ pub(super) fn message(state: &mut State, sid: &SessionId, ep: u32, body: &Messag
             message.become_state(MessageState::Delivered, at.seq)?;
             message.reason = None;
             (message.accepted_us, message.settled_us) = (Some(*at_us), Some(at.time.wall_us));
+            super::turns::taken(state, &was, &mut message);
         }
         MessageChange::Pulled => {
             message.become_state(MessageState::Delivered, at.seq)?;

@@ -247,6 +247,16 @@ pub enum SessionChange {
         /// Until when the start may be issued.
         deadline_boot_us: u64,
     },
+    /// Its host says that this session turn runs, of which no message tells.
+    TurnBegan {
+        /// Its number.
+        turn: u64,
+    },
+    /// This session turn is over, and each before it.
+    TurnEnded {
+        /// Its number.
+        turn: u64,
+    },
     /// Its start was aborted: a spawned session is gone, a resumed one is what it was.
     Aborted,
     /// Its removal began.

@@ -237,6 +237,13 @@ pub enum Word {
         /// Whether there was a command to signal; if not, it has ended.
         sent: bool,
     },
+    /// The host's word of a session turn.
+    Turn {
+        /// Its number.
+        number: u64,
+        /// Whether it runs; if not, it is over.
+        runs: bool,
+    },
     /// What became of a message's attempt.
     Mail {
         /// The message.

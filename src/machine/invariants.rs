@@ -21,7 +21,14 @@ pub fn violations(state: &State) -> Vec<String> {
         claim(state.ages.get(&session.created_seq) == Some(id), format!("{id}: is missing in the order of ages"));
         claim(session.episode >= 1 && session.episode < session.next_episode, format!("{id}: episode numbers go back"));
         claim(session.proven <= state.generation, format!("{id}: proven by a generation to come"));
-        claim(session.status != Status::Ready || session.run.is_some(), format!("{id}: ready without a run"));
+        let runs = matches!(session.status, Status::Ready | Status::Running);
+        claim(!runs || session.run.is_some(), format!("{id}: {} without a run", session.status.word()));
+        claim(
+            session.turn.is_some() == (session.status == Status::Running),
+            format!("{id}: {} with {:?}", session.status.word(), session.turn),
+        );
+        let is_over = |turn: super::turns::Turn| session.turn_over.is_some_and(|over| turn.number <= over);
+        claim(!session.turn.is_some_and(is_over), format!("{id}: runs a turn that is over"));
         claim(
             session.starts.is_empty() || session.status.is_live(),
             format!("{id}: a start waits in {:?}", session.status),

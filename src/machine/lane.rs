@@ -35,9 +35,11 @@ pub(super) enum Rule {
 }
 
 /// Rows: status.
-pub(super) const RULES: [(Status, Rule); 8] = [
+pub(super) const RULES: [(Status, Rule); 9] = [
     (Status::Starting, Rule::Hold),
     (Status::Ready, Rule::Release),
+    // The end of the session turn is the boundary.
+    (Status::Running, Rule::Hold),
     (Status::Stopping, Rule::Hold),
     (Status::Stopped, Rule::Close),
     (Status::Exited, Rule::Close),

@@ -7,7 +7,7 @@ use super::id::{MessageId, Scope, SessionId};
 use super::input::{Action, Carried, Target};
 use super::lane::{event, is_releasable, queued};
 use super::limits;
-use super::message::{Adapter, Body, Message, MessageState, Mode, Sender};
+use super::message::{Body, Message, MessageState, Mode, Sender};
 use super::operation::{Gained, Kind, Withdrawal};
 use super::refusal::Refusal;
 use super::session::{Session, Status};
@@ -74,7 +74,7 @@ impl Asked<'_> {
         };
         let id = || session.id.clone();
         let refusal = match session.status {
-            Status::Starting | Status::Ready => None,
+            Status::Starting | Status::Ready | Status::Running => None,
             Status::Stopping => Some(Refusal::Stopping { session: id() }),
             Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
                 Some(Refusal::HasEnded { session: id(), status: session.status })
@@ -120,7 +120,7 @@ impl Asked<'_> {
             return Err(Refusal::Fenced { session: id(), fence: fence.clone() });
         }
         let wake = match session.status {
-            Status::Starting | Status::Ready => false,
+            Status::Starting | Status::Ready | Status::Running => false,
             Status::Interrupted => parcel.resume,
             Status::Stopped | Status::Exited | Status::Failed if parcel.resume => true,
             Status::Stopped | Status::Exited | Status::Failed => {
@@ -132,7 +132,7 @@ impl Asked<'_> {
         if parcel.mode == Mode::Interrupt {
             return Err(Refusal::Incapable { what: "mode interrupt" });
         }
-        if session.adapter == Adapter::Lines && parcel.is_long {
+        if session.adapter.is_plain() && parcel.is_long {
             return Err(Refusal::Framing { session: id() });
         }
         if wake && self.state.live >= limits::LIVE_SESSIONS {
@@ -185,7 +185,7 @@ impl Asked<'_> {
         }
         let change = match (again, session.status) {
             (false, _) => MessageChange::Failed { reason: "given_up".to_owned() },
-            (true, Status::Starting | Status::Ready | Status::Interrupted) => {
+            (true, Status::Starting | Status::Ready | Status::Running | Status::Interrupted) => {
                 MessageChange::Returned { reason: "sent_again".to_owned() }
             }
             (true, Status::Stopping) => return refused(Refusal::Stopping { session: session.id.clone() }),

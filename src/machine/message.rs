@@ -130,6 +130,10 @@ pub enum Adapter {
     Lines,
     /// They are written to its standard input, each as one line of JSON.
     JsonLines,
+    /// As [`Self::Lines`], and its host sees by its prompt when a session turn ends.
+    PromptedLines,
+    /// As [`Self::JsonLines`], and its host sees by its prompt when a session turn ends.
+    PromptedJsonLines,
 }
 
 impl Adapter {
@@ -137,7 +141,23 @@ impl Adapter {
     pub fn pushes(self) -> bool {
         match self {
             Self::Inbox => false,
-            Self::Lines | Self::JsonLines => true,
+            Self::Lines | Self::JsonLines | Self::PromptedLines | Self::PromptedJsonLines => true,
+        }
+    }
+
+    /// Whether its host tells where a session turn ends.
+    pub fn has_turns(self) -> bool {
+        match self {
+            Self::Inbox | Self::Lines | Self::JsonLines => false,
+            Self::PromptedLines | Self::PromptedJsonLines => true,
+        }
+    }
+
+    /// Whether a message is a line of its own text, which must not be longer than one.
+    pub fn is_plain(self) -> bool {
+        match self {
+            Self::Lines | Self::PromptedLines => true,
+            Self::Inbox | Self::JsonLines | Self::PromptedJsonLines => false,
         }
     }
 
@@ -180,6 +200,9 @@ pub struct Message {
     pub episode: u32,
     /// How often it went back to the queue because it was not taken.
     pub redeliveries: u32,
+    /// The session turn that it began, where turns are seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
     /// Position of its latest record.
     pub seq: u64,
     /// When it came to its end; wall clock, microseconds.

@@ -39,6 +39,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod time;
+mod turns;
 
 pub use apply::{At, Illegal, apply, chain_ended};
 pub use deadline::next_deadline;
@@ -70,3 +71,4 @@ pub use state::State;
 pub use stored::{Counted, Stored};
 pub use table::Table;
 pub use time::Time;
+pub use turns::Turn;

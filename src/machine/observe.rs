@@ -75,8 +75,8 @@ impl Column {
             Word::MachineLost => Self::MachineLost,
             Word::Adopted(_) => Self::Adopted,
             Word::Foreign { .. } => Self::Foreign,
-            // What is said of messages is none of this table's.
-            Word::Removed | Word::Mail { .. } | Word::Interrupted { .. } => Self::Removed,
+            // What is said of messages and session turns is none of this table's.
+            Word::Removed | Word::Mail { .. } | Word::Interrupted { .. } | Word::Turn { .. } => Self::Removed,
         }
     }
 
@@ -98,11 +98,12 @@ impl Column {
 /// Rows: status. Columns: started, launch failed, never opened, exited, host lost, machine lost, adopted, foreign,
 /// removed. A launch's own answer is the only one that may say "failed" or "never opened" of a start; of a session
 /// whose command ran they can only mean that its host's records are gone, which is a lost host.
-pub(super) const WORDS: [(Status, [Course; 9]); 8] = {
+pub(super) const WORDS: [(Status, [Course; 9]); 9] = {
     use Course::{Abort, Adopt, Again, Begin, BeginEnding, Bury, End, Guard, Late, Lose};
     [
         (Status::Starting, [Begin, Abort, Again, End, Lose, Lose, Begin, Guard, Late]),
         (Status::Ready, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
+        (Status::Running, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
         (Status::Stopping, [BeginEnding, Abort, Abort, End, Lose, Lose, BeginEnding, Guard, Late]),
         (Status::Stopped, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
         (Status::Exited, [Late, Late, Late, Late, Late, Late, Late, Guard, Late]),
@@ -132,6 +133,9 @@ pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Ve
     let word = &observation.word;
     if let Word::Interrupted { operation, sent } = word {
         return seen.interrupted(*operation, *sent);
+    }
+    if let Word::Turn { number, runs } = word {
+        return super::turns::observed(session, *number, *runs);
     }
     let course = course(session.status, Column::of(word));
     if session.fence.is_none() || matches!(course, Course::Late | Course::Guard | Course::Bury) {
@@ -165,6 +169,7 @@ fn run_of(word: &Word) -> Option<&Run> {
         | Word::Foreign { .. }
         | Word::Mail { .. }
         | Word::Interrupted { .. }
+        | Word::Turn { .. }
         | Word::Removed => None,
     }
 }
@@ -276,7 +281,7 @@ impl Seen<'_> {
             incarnation: Some(run.incarnation),
             pid: Some(run.command.pid),
             host_pid: Some(run.host.pid),
-            status: Some(Status::Ready),
+            status: Some(super::turns::at_start(self.session)),
             ..Gained::default()
         }
     }
@@ -316,6 +321,7 @@ impl Seen<'_> {
             | Word::Foreign { .. }
             | Word::Mail { .. }
             | Word::Interrupted { .. }
+            | Word::Turn { .. }
             | Word::Removed => failure("spawn_failed", "cancelled", "the session was stopped before it started"),
         };
         self.aborted(failure)

@@ -5,18 +5,19 @@
 //!  (no session) --------> starting --------------------+
 //!                   ^        | started                 v
 //!            resume |        v            stop      stopping
-//!                   |      ready ----------------------> |
+//!                   | ready <-> running ---------------> |
 //!                   |        | exit, host lost           | exit proven
 //!                   |        v                           v
 //!        exited | failed | interrupted               stopped
 //!                            | delete                    |
 //!                            +--------> deleted <--------+ ----> (tombstone)
 //! ```
-//! `starting`, `ready` and `stopping` may have a process ("live"); the others have none, proven.
+//! `ready` and `running` follow each other as session turns begin and end. `starting`, they and `stopping` may have a process ("live"); the others have none, proven.
 
 use super::footprint::Runs;
 use super::id::{Digest, Name, OperationId, Process, SessionId};
 use super::message::Adapter;
+use super::turns::Turn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub enum Status {
     Starting,
     /// Its command runs.
     Ready,
+    /// Its command runs, in a session turn.
+    Running,
     /// Its end is asked for and not proven.
     Stopping,
     /// Ended on request.
@@ -45,9 +48,10 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of the tables below.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Starting,
         Self::Ready,
+        Self::Running,
         Self::Stopping,
         Self::Stopped,
         Self::Exited,
@@ -58,7 +62,7 @@ impl Status {
 
     /// Whether a process may exist.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Starting | Self::Ready | Self::Stopping)
+        matches!(self, Self::Starting | Self::Ready | Self::Running | Self::Stopping)
     }
 
     /// The word on the wire.
@@ -66,6 +70,7 @@ impl Status {
         match self {
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Running => "running",
             Self::Stopping => "stopping",
             Self::Stopped => "stopped",
             Self::Exited => "exited",
@@ -112,11 +117,12 @@ pub enum Move {
 
 /// Rows: status. Columns: resume, stop, delete, delete with stop.
 /// "Resume of a live session returns it", "stop in every state", "delete wins" (design 4).
-pub const REQUESTS: [(Status, [Move; 4]); 8] = {
+pub const REQUESTS: [(Status, [Move; 4]); 9] = {
     use Move::{Busy, Done, End, Gone, Join, Launch, Live, Remove};
     [
         (Status::Starting, [Join, End, Live, End]),
         (Status::Ready, [Done, End, Live, End]),
+        (Status::Running, [Done, End, Live, End]),
         (Status::Stopping, [Busy, Join, Live, Join]),
         (Status::Stopped, [Launch, Done, Remove, Remove]),
         (Status::Exited, [Launch, Done, Remove, Remove]),
@@ -310,6 +316,12 @@ pub struct Session {
     /// Operations that wait for their signal to be sent, one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupts: Vec<OperationId>,
+    /// The session turn that runs, where they are seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<Turn>,
+    /// The last turn of this episode that is known to be over, and with it each before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_over: Option<u64>,
     /// Its latest operations, which are kept in full.
     pub latest: Vec<OperationId>,
     /// Its operations with free-form keys that were let go: known as long as it is there.

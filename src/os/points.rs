@@ -114,6 +114,7 @@ points! {
     RecordDelivered = "record.delivered",
     RecordPulled = "record.pulled",
     RecordClosed = "record.closed",
+    RecordTurnEnded = "record.turn_ended",
 
     // Files of a session before its start is accepted.
     SpawnSessions = "spawn.sessions",
@@ -145,6 +146,7 @@ points! {
     WordRemoved = "word.removed",
     WordMail = "word.mail",
     WordInterrupted = "word.interrupted",
+    WordTurn = "word.turn",
     DeliverHanding = "deliver.handing",
     DeliverHanded = "deliver.handed",
     LaunchLocked = "launch.locked",
@@ -177,6 +179,7 @@ points! {
     HostJournalEnd = "host.journal_end",
     HostJournalContent = "host.journal_content",
     HostJournalNamed = "host.journal_named",
+    HostTurnEnded = "host.turn_ended",
     HostInterrupt = "host.interrupt",
     HostInterrupted = "host.interrupted",
     HostStop = "host.stop",

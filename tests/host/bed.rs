@@ -69,6 +69,7 @@ impl Bed {
             limits: Vec::new(),
             adapter: Adapter::Inbox,
             frame: Frame::Line,
+            prompt: None,
             stdin: Stdin::Empty,
             follow: false,
         };

@@ -180,8 +180,8 @@ fn hand_over(root: &Root, session: &str) -> Result<(), LinkError> {
 /// A key is the text that is sent under it, so that the laws can compare what was told with what arrived.
 fn mail(run: &mut Run) {
     let got = run.root.folder().join(GOT);
-    let reads = format!("while read -r line; do echo $line >> {}; done", got.display());
-    let reader = run.spawns_with("spawn", "spawn --name web --adapter lines", &reads);
+    let reads = format!("printf '>'; while read -r line; do echo $line >> {}; printf '>'; done", got.display());
+    let reader = run.spawns_with("spawn", "spawn --name web --adapter lines --prompt >", &reads);
     run.changes("one", "send web one");
     let taken = run.changes("two", "send web two --wait-for delivered");
     if taken.is_some_and(|answer| answer["message"]["state"] == "delivered") && reader.is_some() {

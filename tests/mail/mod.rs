@@ -9,6 +9,7 @@ mod lines;
 mod load;
 mod order;
 mod post;
+mod turns;
 mod words;
 
 use serde_json::Value;

@@ -446,6 +446,7 @@ fn lasts(word: &Word) -> bool {
         | Word::Adopted(_)
         | Word::Foreign { .. }
         | Word::Interrupted { .. }
+        | Word::Turn { .. }
         | Word::Mail { .. } => false,
     }
 }
@@ -461,6 +462,7 @@ fn word(word: &Word) -> &'static str {
         Word::Adopted(_) => "adopted",
         Word::Foreign { .. } => "foreign",
         Word::Mail { .. } => "mail",
+        Word::Turn { .. } => "session turn",
         Word::Interrupted { .. } => "interrupted",
         Word::Removed => "removed",
     }

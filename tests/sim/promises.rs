@@ -131,7 +131,7 @@ pub(super) fn healed(
         exits(session.exit.as_ref(), &run, computer)?;
         let lives = computer.commands.values().any(|of| *of == run);
         match session.status {
-            Status::Ready => {
+            Status::Ready | Status::Running => {
                 let host = computer.host_of(&run).and_then(|pid| computer.hosts.get(&pid));
                 let serves = host.is_some_and(|host| {
                     host.stage == Stage::Running

@@ -144,6 +144,7 @@ mod tests {
             limits: Vec::new(),
             adapter: Adapter::Inbox,
             frame: Frame::Line,
+            prompt: None,
             stdin: Stdin::Empty,
             follow: false,
         }

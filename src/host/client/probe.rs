@@ -87,6 +87,7 @@ mod tests {
             limits: Vec::new(),
             adapter,
             frame: Frame::Line,
+            prompt: None,
             stdin: Stdin::Empty,
             follow: false,
         };

@@ -76,6 +76,9 @@ impl Episode {
             None if self.ending.stage() != Stage::Running => return Ok(refused("the command has ended")),
             None if !self.input.is_open() => return Ok(refused("the command has closed its standard input")),
             None => {
+                // A prompt that was shown before the message is none that follows it.
+                self.output.catch_up(self.needed());
+                self.tell_turn_ended();
                 self.begin_delivery(named, bytes.len())?;
                 self.wait_for_delivery(index, id)?;
                 self.input.give(bytes, false);
@@ -124,6 +127,9 @@ impl Episode {
             0 => Delivery::Refused { reason: "the command has closed its standard input".into() },
             written => Delivery::Cut { written, total },
         };
+        if let (Delivery::Accepted { .. }, Some(prompt)) = (&delivery, &mut self.output.prompt) {
+            prompt.begin(named.attempt);
+        }
         journal.end(&named.message, named.attempt, delivery.clone());
         self.progress();
         for connection in &mut self.connections {

@@ -18,6 +18,7 @@ use super::output::Output;
 use super::reap;
 use super::start::Starting;
 use crate::host::files::{self, Document, ExitFile, HOST_JSON};
+use crate::host::prompt::Prompt;
 use crate::host::spec::{Spec, Stdin};
 use crate::host::wire::{
     EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, VERSION,
@@ -360,6 +361,15 @@ impl Episode {
             output_to: self.output.spool.position(),
             exit: self.exit.as_ref().map(|record| record.exit.clone()),
             ended_us: self.exit.as_ref().map(|record| record.ended_us),
+            turn: self.output.prompt.as_ref().map(Prompt::turn),
+        }
+    }
+
+    /// The command has shown its prompt. A turn that ends stands in no journal: this host knows it as long as there can be another.
+    pub(super) fn tell_turn_ended(&mut self) {
+        if let Some(turn) = self.output.take_turn_ended() {
+            pass(Point::HostTurnEnded);
+            self.push(&Push::Turn(turn));
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::io::{self, PipeReader, Read};
 
+use crate::host::prompt::{Prompt, SessionTurn};
 use crate::host::spool::frame::Stream;
 use crate::host::spool::writer::{FrameBuffer, Spool};
 use crate::os::clock;
@@ -15,6 +16,10 @@ pub(super) struct Output {
     stdout: Option<PipeReader>,
     stderr: Option<PipeReader>,
     pub(super) spool: Spool,
+    /// Looks for the command's prompt, where it has one.
+    pub(super) prompt: Option<Prompt>,
+    /// A session turn has ended, and nobody was told.
+    turn_ended: Option<SessionTurn>,
     buffer: FrameBuffer,
     pending: Option<Pending>,
 }
@@ -32,7 +37,13 @@ struct Pending {
 impl Output {
     /// Both pipes do not block.
     pub(super) fn new(stdout: PipeReader, stderr: PipeReader, spool: Spool) -> Self {
-        Self { stdout: Some(stdout), stderr: Some(stderr), spool, buffer: FrameBuffer::default(), pending: None }
+        let (stdout, stderr, buffer) = (Some(stdout), Some(stderr), FrameBuffer::default());
+        Self { stdout, stderr, spool, prompt: None, turn_ended: None, buffer, pending: None }
+    }
+
+    /// The session turn that has ended, once.
+    pub(super) fn take_turn_ended(&mut self) -> Option<SessionTurn> {
+        self.turn_ended.take()
     }
 
     /// The pipes that may be read now. `needed`: see [`Spool::has_room`].
@@ -74,6 +85,11 @@ impl Output {
                 return 0;
             }
         };
+        if let Some(prompt) = self.prompt.as_mut().filter(|_| self.turn_ended.is_none())
+            && prompt.saw(stream, &self.buffer.payload()[..length])
+        {
+            self.turn_ended = Some(prompt.turn());
+        }
         let at_us = clock::wall_us();
         if write(&mut self.spool, (stream, at_us), &mut self.buffer, length, needed).is_err() {
             if needed.is_some() {
@@ -85,6 +101,20 @@ impl Output {
             }
         }
         length
+    }
+
+    /// Reads what stands in the pipes now, bounded, where somebody looks for a prompt in it.
+    pub(super) fn catch_up(&mut self, needed: Option<u64>) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let mut left = if self.prompt.is_some() { DRAIN_BYTES_MAX } else { 0 };
+            while left > 0 && self.readable(needed).any(|(of, _)| of == stream) {
+                let count = self.read(stream, needed);
+                if count == 0 {
+                    break;
+                }
+                left = left.saturating_sub(count);
+            }
+        }
     }
 
     /// Tries again what the disk refused; without a follower that waits for it, it is lost.

@@ -98,6 +98,7 @@ impl Episode {
             Source::Pipe(stream) => {
                 if self.output.read(stream, self.needed()) > 0 {
                     self.progress();
+                    self.tell_turn_ended();
                 }
             }
             Source::Input => self.feed_on(),

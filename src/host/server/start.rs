@@ -30,6 +30,7 @@ use crate::host::files::{self, CREDENTIAL, ExitFile, HOST_JSON, LIFE_LOCK, OUTPU
 use crate::host::incarnation;
 use crate::host::journal::Journal;
 use crate::host::marker;
+use crate::host::prompt::Prompt;
 use crate::host::spec::{Adapter, Spec, Stdin};
 use crate::host::spool::writer::Spool;
 use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
@@ -97,6 +98,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     let takes_messages = spec.adapter == Adapter::Lines;
     let journal = takes_messages.then(|| Journal::create(&folder)).transpose();
     let journal = journal.map_err(failed("cannot prepare the journal"))?;
+    let prompt = spec.prompt.as_deref().map(Prompt::new).transpose().map_err(failed("the prompt"))?;
     let pipes = Pipes::new(takes_messages || spec.stdin == Stdin::Client).map_err(failed("cannot make pipes"))?;
     let environment = command::environment(&spec, own_variables(&arguments, &marker));
     let plan = Plan { spec: &spec, environment, stdio: pipes.commands };
@@ -119,7 +121,8 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     pass(Point::HostGateOpened);
 
     let ending = Ending::new(pid, marker);
-    let output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));
+    let mut output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));
+    output.prompt = prompt;
     let files = Files { root: arguments.root, runtime: arguments.runtime, folder, exit: exit_file, lock };
     let mut episode = Episode::new(record, files, spec, ending, output, pipes.input, Deliveries::new(journal));
     episode.begin(signals, endpoint, status, report, arguments.generation);

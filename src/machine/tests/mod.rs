@@ -4,6 +4,7 @@ mod keys;
 mod mail;
 mod reconcile;
 mod scripts;
+mod turns;
 mod walk;
 
 use super::limits::Retention;
@@ -336,6 +337,8 @@ fn line(event: &Event) -> String {
             SessionChange::Forgotten => "forgotten".to_owned(),
             SessionChange::Removed => "removed".to_owned(),
             SessionChange::Woken { .. } => "woken".to_owned(),
+            SessionChange::TurnBegan { turn } => format!("turn {turn} began"),
+            SessionChange::TurnEnded { turn } => format!("turn {turn} ended"),
         },
         Event::Fence { body, .. } => if body.fence.is_some() { "fence up" } else { "fence down" }.to_owned(),
         Event::Message { body, .. } => {

@@ -7,14 +7,16 @@ use super::*;
 /// A world in which session A has this status, by the shortest way.
 pub(super) fn at(status: Status) -> World {
     let mut world = World::new();
-    world.fresh(spawn(A, Some("alpha")));
+    let Action::Spawn { prepared, name, labels, .. } = spawn(A, Some("alpha")) else { unreachable!() };
+    let adapter = if status == Status::Running { Adapter::PromptedLines } else { Adapter::Inbox };
+    world.fresh(Action::Spawn { prepared, name, labels, adapter });
     let ended = |world: &mut World, word: Word| {
         world.saw(A, 1, Word::Started(run(1)));
         world.saw(A, 1, word);
     };
     match status {
         Status::Starting => {}
-        Status::Ready => {
+        Status::Ready | Status::Running => {
             world.saw(A, 1, Word::Started(run(1)));
         }
         Status::Stopping => {
@@ -73,9 +75,10 @@ fn walk() -> String {
         world.fresh(resume(A, 2));
         world
     }));
-    let plain: [(Status, fn() -> World); 8] = [
+    let plain: [(Status, fn() -> World); 9] = [
         (Status::Starting, || at(Status::Starting)),
         (Status::Ready, || at(Status::Ready)),
+        (Status::Running, || at(Status::Running)),
         (Status::Stopping, || at(Status::Stopping)),
         (Status::Stopped, || at(Status::Stopped)),
         (Status::Exited, || at(Status::Exited)),

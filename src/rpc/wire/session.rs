@@ -58,7 +58,7 @@ pub struct Session {
 pub enum SessionStatus {
     /// Its host is being started.
     Starting,
-    /// Alive, no session turn known.
+    /// Alive, in no session turn that is seen.
     Ready,
     /// In a session turn.
     Running,

@@ -1,0 +1,161 @@
+//! Session turns: what a session's program works at, one at a time. Two literal tables: what a host's word does, and (below) where a turn opens.
+//!
+//! A turn is named by a number that only grows within an episode: 0 is what the program does before it first takes a message, each later one is
+//! the token of the attempt that brought its message. So word of an older turn is known as such whenever it comes, and twice is once
+//! (requirements S4 and S5: the guard is episode and turn).
+//!
+//! What opens a turn needs no record of its own: the record that the start was proven, or that the message was taken, says it. What ends one
+//! has a record, because the next message depends on it.
+
+use super::apply::Illegal;
+use super::event::{Event, SessionChange};
+use super::id::MessageId;
+use super::message::{Message, MessageState};
+use super::session::{Session, Status};
+use super::state::State;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// What a program works at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Turn {
+    /// Its number.
+    pub number: u64,
+    /// The message that it began with, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<MessageId>,
+}
+
+/// What a word does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Course {
+    /// It changes nothing.
+    Late,
+    /// This turn runs.
+    Open,
+    /// This turn is over, and each before it.
+    Close,
+}
+
+/// How the turn that a word names stands to those that are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    /// It is over, or a later one runs.
+    Older,
+    /// It runs.
+    Current,
+    /// Nothing is known of it.
+    Newer,
+}
+
+/// Rows: status. Columns: "it runs" of an older, the current, a newer turn; "it is over" of an older, the current, a newer one. The end of a
+/// newer one may come before the word that its message was taken, and of the first one before the word of the start: both count.
+pub(super) const WORDS: [(Status, [Course; 6]); 9] = {
+    use Course::{Close, Late, Open};
+    [
+        (Status::Starting, [Late, Late, Late, Late, Late, Close]),
+        (Status::Ready, [Late, Late, Open, Late, Late, Close]),
+        (Status::Running, [Late, Late, Open, Late, Close, Close]),
+        (Status::Stopping, [Late, Late, Late, Late, Late, Late]),
+        (Status::Stopped, [Late, Late, Late, Late, Late, Late]),
+        (Status::Exited, [Late, Late, Late, Late, Late, Late]),
+        (Status::Failed, [Late, Late, Late, Late, Late, Late]),
+        (Status::Interrupted, [Late, Late, Late, Late, Late, Late]),
+        (Status::Deleted, [Late, Late, Late, Late, Late, Late]),
+    ]
+};
+
+pub(super) fn course(status: Status, relation: Relation, runs: bool) -> Course {
+    let row = WORDS.iter().find(|(of, _)| *of == status).expect("the table has a row for each status");
+    let column = match relation {
+        Relation::Older => 0,
+        Relation::Current => 1,
+        Relation::Newer => 2,
+    };
+    row.1[column + if runs { 0 } else { 3 }]
+}
+
+pub(super) fn relation(session: &Session, number: u64) -> Relation {
+    let is_over = session.turn_over.is_some_and(|over| number <= over);
+    match session.turn {
+        _ if is_over => Relation::Older,
+        Some(turn) if number < turn.number => Relation::Older,
+        Some(turn) if number == turn.number => Relation::Current,
+        Some(_) | None => Relation::Newer,
+    }
+}
+
+/// The host's word of a turn. Nothing is believed of a session whose truth is uncertain, or whose host sees no turns.
+pub(super) fn observed(session: &Session, number: u64, runs: bool) -> Vec<Event> {
+    if session.fence.is_some() || !session.adapter.has_turns() {
+        return Vec::new();
+    }
+    let body = match course(session.status, relation(session, number), runs) {
+        Course::Late => return Vec::new(),
+        Course::Open => SessionChange::TurnBegan { turn: number },
+        Course::Close => SessionChange::TurnEnded { turn: number },
+    };
+    vec![Event::Session { sid: session.id.clone(), ep: session.episode, body }]
+}
+
+/// The status of a session whose command executes now: it works until its prompt is there first.
+pub(super) fn at_start(session: &Session) -> Status {
+    if session.adapter.has_turns() && session.turn_over.is_none() { Status::Running } else { Status::Ready }
+}
+
+/// The command executes.
+pub(super) fn started(session: &mut Session) {
+    session.status = at_start(session);
+    session.turn = (session.status == Status::Running).then_some(Turn { number: 0, message: None });
+}
+
+/// A turn began or ended, as a record says.
+pub(super) fn changed(session: &mut Session, change: &SessionChange) -> Result<(), Illegal> {
+    let (number, runs) = match change {
+        SessionChange::TurnBegan { turn } => (*turn, true),
+        SessionChange::TurnEnded { turn } => (*turn, false),
+        SessionChange::Ended { .. }
+        | SessionChange::Woken { .. }
+        | SessionChange::Aborted
+        | SessionChange::Deleting
+        | SessionChange::Forgotten
+        | SessionChange::Removed => return Err(Illegal("no change of a turn")),
+    };
+    match course(session.status, relation(session, number), runs) {
+        Course::Late => return Err(Illegal("word of a turn that is over")),
+        Course::Open => open(session, Turn { number, message: None }),
+        Course::Close => {
+            session.turn_over = Some(number);
+            session.turn = None;
+            if session.status == Status::Running {
+                session.status = Status::Ready;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn open(session: &mut Session, turn: Turn) {
+    session.turn = Some(turn);
+    session.status = Status::Running;
+}
+
+/// A session that is neither ready nor running has no turn.
+pub(super) fn left(session: &mut Session) {
+    session.turn = None;
+}
+
+/// A message was taken: where turns are seen it began one, unless that is over by now or belongs to an episode that is.
+pub(super) fn taken(state: &mut State, was: &Message, is: &mut Message) {
+    let Some(session) = state.sessions.get(&is.session).filter(|session| session.adapter.has_turns()) else { return };
+    is.turn = Some(is.attempt);
+    let lives = session.episode == is.episode && matches!(session.status, Status::Ready | Status::Running);
+    if !lives || was.state != MessageState::Sending || relation(session, is.attempt) == Relation::Older {
+        return;
+    }
+    let turn = Turn { number: is.attempt, message: Some(is.id) };
+    if let Some(session) = state.sessions.get_mut(&is.session) {
+        open(Arc::make_mut(session), turn);
+    }
+}
