@@ -75,9 +75,14 @@ impl Hosts {
     }
 
     /// Has the host signal the command. One that has signalled for this operation says so again and does nothing.
-    pub(super) async fn interrupt(self: Arc<Self>, session: SessionId, episode: u32, operation: OperationId) {
+    pub(super) async fn interrupt(
+        self: Arc<Self>,
+        session: SessionId,
+        episode: u32,
+        (operation, turn): (OperationId, Option<u64>),
+    ) {
         let answer = match self.link(&session, episode) {
-            Some(link) => link.interrupt(operation.0).await.ok(),
+            Some(link) => link.interrupt(operation.0, turn).await.ok(),
             None => None,
         };
         let Some(sent) = answer else {

@@ -113,8 +113,8 @@ impl Hosts {
             Effect::Deliver { session, episode, message, attempt } => {
                 drop(self.handle.spawn(hosts.deliver(session, episode, (message, attempt))));
             }
-            Effect::Interrupt { session, episode, operation } => {
-                drop(self.handle.spawn(hosts.interrupt(session, episode, operation)));
+            Effect::Interrupt { session, episode, operation, turn } => {
+                drop(self.handle.spawn(hosts.interrupt(session, episode, (operation, turn))));
             }
             Effect::Probe { session, episode, message, attempt } => {
                 drop(self.handle.spawn(hosts.probe(session, episode, (message, attempt))));

@@ -71,6 +71,7 @@ mod tests {
             attempt: 8,
             episode: 1,
             redeliveries: 0,
+            interrupts: None,
             turn: None,
             seq: 8,
             settled_us: None,

@@ -54,6 +54,7 @@ impl Front {
             bytes,
             is_long: text.contains(&b'\n') || text.contains(&b'\r'),
             expires_in_ms: params.expires_in_ms,
+            interrupt_within_ms: interrupt_within_ms(),
             resume: params.resume,
             prepared: None,
         };
@@ -322,6 +323,15 @@ fn readable(state: &State, session: &SessionId, after: Option<MessageId>, most: 
     let open = open.filter(|id| after.is_none_or(|after| **id > after)).filter_map(|id| state.messages.get(id));
     let fits = |message: &&Arc<Message>| matches!(message.state, MessageState::Queued | MessageState::Delivered);
     open.filter(fits).take(most).cloned().collect()
+}
+
+/// How long a session turn may take to end once a message interrupts it.
+fn interrupt_within_ms() -> u64 {
+    #[cfg(feature = "testing")]
+    if let Some(planted) = super::planted::interrupt_within_ms() {
+        return planted;
+    }
+    limits::INTERRUPT_WITHIN_MS
 }
 
 fn message_id(text: &str) -> Result<MessageId, Refusal> {

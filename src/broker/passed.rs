@@ -63,6 +63,7 @@ fn of_record(event: &Event) -> Option<Point> {
             MessageChange::Sending => Point::RecordSending,
             MessageChange::Delivered { .. } => Point::RecordDelivered,
             MessageChange::Pulled => Point::RecordPulled,
+            MessageChange::InterruptSent => Point::RecordInterruptSent,
             MessageChange::Acknowledged
             | MessageChange::Returned { .. }
             | MessageChange::Uncertain { .. }
@@ -78,6 +79,7 @@ fn of_record(event: &Event) -> Option<Point> {
                 | SessionChange::Deleting
                 | SessionChange::Forgotten
                 | SessionChange::Woken { .. }
+                | SessionChange::Overdue { .. }
                 | SessionChange::TurnBegan { .. },
             ..
         }

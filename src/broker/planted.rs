@@ -29,6 +29,11 @@ pub(super) fn little(options: &mut Options, retention: &mut Retention) {
     }
 }
 
+/// A shorter time than the product's for a broker that is tested as a process: `OSTLER_TEST_INTERRUPT_MS=500`.
+pub(super) fn interrupt_within_ms() -> Option<u64> {
+    Environment::process().get("OSTLER_TEST_INTERRUPT_MS").and_then(|told| told.to_str())?.parse().ok()
+}
+
 /// Faults of ours, planted on purpose: the simulation must catch each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Planted {

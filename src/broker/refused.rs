@@ -75,6 +75,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::HasEnded { .. }
         | Refusal::QueueFull { .. }
         | Refusal::Framing { .. }
+        | Refusal::Unproven { .. }
         | Refusal::Incapable { .. }
         | Refusal::MessageSettled { .. } => super::unsent::unsent(refusal),
     }
@@ -281,6 +282,7 @@ fn guarded(refusal: &Refusal) -> WireError {
         | Refusal::HasEnded { .. }
         | Refusal::QueueFull { .. }
         | Refusal::Framing { .. }
+        | Refusal::Unproven { .. }
         | Refusal::Incapable { .. }
         | Refusal::MessageSettled { .. }
         | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),

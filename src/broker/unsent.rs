@@ -1,6 +1,6 @@
 //! Refusals about messages as callers read them: what failed, why, what did not change, what to type next.
 
-use crate::machine::{MessageState, Refusal, limits};
+use crate::machine::{MessageId, MessageState, Refusal, limits};
 use crate::rpc::error::{ErrorCode, WireError};
 
 /// A refusal about messages as an error of the contract.
@@ -34,25 +34,20 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         )
         .reason("line")
         .with("session_id", session.to_string()),
+        Refusal::Unproven { session } => WireError::new(
+            ErrorCode::SessionBusy,
+            format!(
+                "the host of session {session} has not answered this broker yet, so nobody knows what there is to interrupt; nothing was sent. Try again"
+            ),
+        )
+        .reason("unproven")
+        .with("session_id", session.to_string()),
         Refusal::Incapable { what } => WireError::new(
             ErrorCode::CapabilityMissing,
-            format!("this session, or this version, has no {what}; nothing was done"),
+            format!("this session, or this version, has no {what}; nothing was done{}", remedy(what)),
         )
         .with("capability", *what),
-        Refusal::MessageSettled { message, state } => {
-            let why = match state {
-                MessageState::Queued | MessageState::Sending => "its fate is still open",
-                MessageState::Delivered
-                | MessageState::Acknowledged
-                | MessageState::Cancelled
-                | MessageState::Failed
-                | MessageState::Expired
-                | MessageState::Uncertain => "there is nothing left to decide",
-            };
-            WireError::new(ErrorCode::TooLate, format!("message {message} is {}: {why}; nothing was done", state.word()))
-                .reason("settled")
-                .with("message", message.to_string())
-        }
+        Refusal::MessageSettled { message, state } => settled(*message, *state),
         Refusal::KeyConflict { .. }
         | Refusal::Incomparable { .. }
         | Refusal::KeyExpired { .. }
@@ -71,6 +66,31 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         | Refusal::Capacity { .. }
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => unreachable!("refused() keeps the others for itself"),
+    }
+}
+
+/// There is nothing to decide about it.
+fn settled(message: MessageId, state: MessageState) -> WireError {
+    let why = match state {
+        MessageState::Queued | MessageState::Sending => "its fate is still open",
+        MessageState::Delivered
+        | MessageState::Acknowledged
+        | MessageState::Cancelled
+        | MessageState::Failed
+        | MessageState::Expired
+        | MessageState::Uncertain => "there is nothing left to decide",
+    };
+    WireError::new(ErrorCode::TooLate, format!("message {message} is {}: {why}; nothing was done", state.word()))
+        .reason("settled")
+        .with("message", message.to_string())
+}
+
+fn remedy(what: &str) -> &'static str {
+    match what {
+        "mode interrupt" => {
+            ". A session has it whose turns are seen: spawn it with --adapter lines --prompt RE. `ostler interrupt` sends the signal alone"
+        }
+        _ => "",
     }
 }
 

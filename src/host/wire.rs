@@ -237,9 +237,12 @@ pub enum Request {
     },
     /// INT to the command's process group; the broker's alone. The same attempt again is not signalled again.
     Interrupt {
-        /// Which attempt; a later one has a larger number.
+        /// Which attempt; 0 is none, and is signalled each time.
         #[serde(default)]
         attempt: u64,
+        /// Only while this session turn runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<u64>,
     },
 }
 
@@ -258,7 +261,7 @@ impl std::fmt::Debug for Request {
             Self::Deliver { message, attempt, b64 } => {
                 write!(f, "Deliver {{ message: {message:?}, attempt: {attempt}, b64: {} characters }}", b64.len())
             }
-            Self::Interrupt { attempt } => write!(f, "Interrupt {{ attempt: {attempt} }}"),
+            Self::Interrupt { attempt, turn } => write!(f, "Interrupt {{ attempt: {attempt}, turn: {turn:?} }}"),
         }
     }
 }
@@ -324,7 +327,7 @@ pub enum Reply {
     },
     /// To `interrupt`.
     Interrupt {
-        /// Whether there was a command to send it to; if not, it has ended.
+        /// Whether it was sent; if not, the command, or the turn that was named, has ended.
         sent: bool,
     },
 }

@@ -94,7 +94,10 @@ fn deliveries_are_said_in_fixed_words() {
     assert_eq!(serde_json::to_string(&line).unwrap(), json);
     assert_eq!(serde_json::from_str::<RequestLine>(json).unwrap(), line);
     let interrupt = r#"{"id":8,"request":"interrupt"}"#;
-    assert_eq!(serde_json::from_str::<RequestLine>(interrupt).unwrap().request, Request::Interrupt { attempt: 0 });
+    assert_eq!(
+        serde_json::from_str::<RequestLine>(interrupt).unwrap().request,
+        Request::Interrupt { attempt: 0, turn: None }
+    );
     let cases = [
         (Delivery::Accepted { at_us: 5 }, r#"{"accepted":{"at_us":5}}"#),
         (Delivery::Refused { reason: "r".into() }, r#"{"refused":{"reason":"r"}}"#),

@@ -33,6 +33,18 @@ pub struct Illegal(
 /// # Errors
 /// [`Illegal`] if the event cannot follow this state. The state may then be half changed and must be dropped.
 pub fn apply(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
+    applied(state, event, at)?;
+    if let Event::Accept { sid: Some(sid), .. }
+    | Event::Session { sid, .. }
+    | Event::Fence { sid, .. }
+    | Event::Message { sid, .. } = event
+    {
+        super::interrupts::renew(state, sid);
+    }
+    Ok(())
+}
+
+fn applied(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
     match event {
         Event::Generation { body } => generation(state, body),
         Event::Accept { sid, ep, op, kind, key, req, act, body } => {
@@ -360,21 +372,15 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     if matches!(change, SessionChange::Removed) && state.removals.remove(sid).is_some() {
         return Ok(());
     }
-    let row = state.sessions.get_mut(sid).ok_or(NO_SESSION)?;
-    let session = Arc::make_mut(row);
     if let SessionChange::Woken { deadline_boot_us } = change {
-        if session.status.is_live() || session.status == Status::Deleted || ep < session.next_episode {
-            return Err(Illegal("only what has ended is woken, for a new episode"));
-        }
-        launch(session, ep, *deadline_boot_us, state.generation);
-        state.live += 1;
-        return Ok(());
+        return woken(state, sid, ep, *deadline_boot_us);
     }
+    let session = Arc::make_mut(state.sessions.get_mut(sid).ok_or(NO_SESSION)?);
     if session.episode != ep {
         return Err(Illegal("a change of another episode"));
     }
-    if let SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } = change {
-        return super::turns::changed(session, change);
+    if let Some(changed) = super::turns::changed(session, change) {
+        return changed;
     }
     let live = session.status.is_live();
     let legal = match change {
@@ -382,7 +388,10 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Aborted => live,
         SessionChange::Deleting | SessionChange::Forgotten => !live && session.status != Status::Deleted,
         SessionChange::Removed => session.status == Status::Deleted,
-        SessionChange::Woken { .. } | SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } => false,
+        SessionChange::Woken { .. }
+        | SessionChange::Overdue { .. }
+        | SessionChange::TurnBegan { .. }
+        | SessionChange::TurnEnded { .. } => false,
     };
     if !legal {
         return Err(Illegal("a change that cannot follow the session's status"));
@@ -421,8 +430,22 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Deleting => session.status = Status::Deleted,
         SessionChange::Forgotten => leave(state, sid, Some(ep), at),
         SessionChange::Removed => leave(state, sid, None, at),
-        SessionChange::Woken { .. } | SessionChange::TurnBegan { .. } | SessionChange::TurnEnded { .. } => {}
+        SessionChange::Woken { .. }
+        | SessionChange::Overdue { .. }
+        | SessionChange::TurnBegan { .. }
+        | SessionChange::TurnEnded { .. } => {}
     }
+    Ok(())
+}
+
+fn woken(state: &mut State, sid: &SessionId, ep: u32, deadline_boot_us: u64) -> Result<(), Illegal> {
+    let session = state.sessions.get_mut(sid).ok_or(Illegal("nobody is woken"))?;
+    let session = Arc::make_mut(session);
+    if session.status.is_live() || session.status == Status::Deleted || ep < session.next_episode {
+        return Err(Illegal("only what has ended is woken, for a new episode"));
+    }
+    launch(session, ep, deadline_boot_us, state.generation);
+    state.live += 1;
     Ok(())
 }
 

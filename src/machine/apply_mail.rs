@@ -3,6 +3,7 @@
 use super::apply::{At, Illegal};
 use super::event::{MessageChange, MessageEvent, Plan, QueueChange};
 use super::id::{Key, MessageId, OperationId, SessionId};
+use super::interrupts::alarm;
 use super::lane::{Lane, is_closed_with};
 use super::limits;
 use super::message::{Message, MessageState, Sender};
@@ -20,7 +21,7 @@ pub(super) fn sent(
     plan: &Plan,
     at: At,
 ) -> Result<(), Illegal> {
-    let Plan::Send { mode, body, expires_us } = plan else { return Ok(()) };
+    let Plan::Send { mode, body, expires_us, interrupts } = plan else { return Ok(()) };
     if state.sessions.get(sid).is_none_or(|session| session.status == Status::Deleted) {
         return Err(Illegal("a message to a session that is gone"));
     }
@@ -40,6 +41,7 @@ pub(super) fn sent(
         attempt: 0,
         episode: 0,
         redeliveries: 0,
+        interrupts: *interrupts,
         turn: None,
         seq: at.seq,
         settled_us: None,
@@ -57,8 +59,9 @@ pub(super) fn message(state: &mut State, sid: &SessionId, ep: u32, body: &Messag
         MessageChange::Sending => {
             message.become_state(MessageState::Sending, at.seq)?;
             (message.attempt, message.episode) = (at.seq, ep);
-            message.reason = None;
+            (message.reason, message.interrupts) = (None, None);
         }
+        MessageChange::InterruptSent => super::interrupts::sent(&mut message)?,
         MessageChange::Delivered { at_us } => {
             message.become_state(MessageState::Delivered, at.seq)?;
             message.reason = None;
@@ -87,7 +90,12 @@ pub(super) fn message(state: &mut State, sid: &SessionId, ep: u32, body: &Messag
         MessageChange::Failed { reason } => end(&mut message, MessageState::Failed, Some(reason), at)?,
         MessageChange::Expired => end(&mut message, MessageState::Expired, None, at)?,
     }
+    let turned_away = was.state == MessageState::Sending && message.state != MessageState::Delivered;
     state.relist(&was, message);
+    if turned_away {
+        // No turn begins with it, so none can be interrupted.
+        super::interrupts::void(state, sid, was.attempt);
+    }
     Ok(())
 }
 
@@ -143,11 +151,14 @@ impl State {
         if let (MessageState::Queued, Some(expires_us)) = (message.state, message.expires_us) {
             self.expiries.insert((expires_us, message.id), ());
         }
+        alarm(&message).into_iter().for_each(|alarm| self.alarms.insert(alarm, ()));
         self.messages.insert(message.id, message);
     }
 
     /// A message is another than it was.
-    fn relist(&mut self, was: &Message, is: Message) {
+    pub(super) fn relist(&mut self, was: &Message, is: Message) {
+        alarm(was).and_then(|alarm| self.alarms.remove(&alarm));
+        alarm(&is).into_iter().for_each(|alarm| self.alarms.insert(alarm, ()));
         if let Some(expires_us) = was.expires_us {
             if is.state == MessageState::Queued {
                 self.expiries.insert((expires_us, is.id), ());
@@ -186,6 +197,7 @@ impl State {
             if let Some(expires_us) = message.expires_us {
                 self.expiries.remove(&(expires_us, *id));
             }
+            alarm(&message).and_then(|alarm| self.alarms.remove(&alarm));
             if !message.is_open() {
                 self.receipts.remove(&(message.seq, message.id));
             }

@@ -23,7 +23,7 @@ pub fn next_deadline(state: &State, now: Time) -> Option<u64> {
         let left_us = expires_us.saturating_sub(now.wall_us).min(limits::EXPIRY_LOOK_MS * 1_000);
         now.boot_us.saturating_add(left_us)
     });
-    stop.into_iter().chain(expiry).min()
+    stop.into_iter().chain(expiry).chain(super::interrupts::next_deadline(state)).min()
 }
 
 fn overfull(state: &State) -> usize {
@@ -50,6 +50,7 @@ pub(super) fn tick(state: &State, now: Time) -> Vec<Event> {
         let session = message.and_then(|message| state.sessions.get(&message.session));
         events.extend(session.map(|session| super::lane::event(session, *id, MessageChange::Expired)));
     }
+    events.extend(super::interrupts::overdue(state, now));
     let surplus = overfull(state).min(FORGET_PER_TICK);
     events.extend(super::decide::prunable(state, now, 0).take(surplus).map(|session| Event::Session {
         sid: session.id.clone(),

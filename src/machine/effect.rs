@@ -75,6 +75,8 @@ pub enum Effect {
         episode: u32,
         /// The operation.
         operation: OperationId,
+        /// Only in this session turn, if one is named.
+        turn: Option<u64>,
     },
     /// Read what a host that is no more wrote down about a message.
     Probe {
@@ -168,9 +170,11 @@ fn mail_of(state: &State, session: &Session) -> Option<Effect> {
 }
 
 fn signal_of(state: &State, session: &Session) -> Option<Effect> {
-    let operation = *session.interrupts.first()?;
+    let asked = session.interrupts.first().map(|operation| (*operation, None));
+    let of_message = super::interrupts::owed(state, session).map(|(operation, turn)| (operation, Some(turn)));
+    let (operation, turn) = asked.into_iter().chain(of_message).min()?;
     let (id, episode) = (session.id.clone(), session.episode);
-    is_reached(state, session).then_some(Effect::Interrupt { session: id, episode, operation })
+    is_reached(state, session).then_some(Effect::Interrupt { session: id, episode, operation, turn })
 }
 
 /// Until its host has answered, nothing is released to a session.

@@ -2,6 +2,7 @@
 //! frozen by golden files. The ledger adds position, chains, clocks and the turn's end. An unknown `t` stops a start.
 
 use super::id::{Digest, Key, MessageId, Name, OperationId, Process, Scope, SessionId};
+use super::interrupts::Interrupts;
 use super::message::{Adapter, Body, Mode};
 use super::operation::{Actor, Failure, Gained, Kind, Outcome};
 use super::session::{Exit, Fence, Run, Status};
@@ -11,7 +12,6 @@ use std::collections::BTreeMap;
 /// A fact, in the order of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "t", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "every second event is of the largest kind")]
 pub enum Event {
     /// A broker won the lock.
     Generation {
@@ -181,6 +181,9 @@ pub enum Plan {
         /// When it is no longer wanted, if it still waits then; wall clock, microseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_us: Option<u64>,
+        /// The session turn that it interrupts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        interrupts: Option<Interrupts>,
     },
     /// Start a new episode.
     Launch {
@@ -257,6 +260,13 @@ pub enum SessionChange {
         /// Its number.
         turn: u64,
     },
+    /// It is to end, because a turn that was interrupted did not.
+    Overdue {
+        /// How long it may take to end by itself.
+        grace_ms: u64,
+        /// When that is over.
+        deadline_boot_us: u64,
+    },
     /// Its start was aborted: a spawned session is gone, a resumed one is what it was.
     Aborted,
     /// Its removal began.
@@ -292,6 +302,8 @@ pub enum MessageChange {
     Pulled,
     /// Its session said that it has it.
     Acknowledged,
+    /// The session turn that it interrupts has got its signal, or was over by then.
+    InterruptSent,
     /// It was not taken and waits again, or somebody wants it sent again.
     Returned {
         /// Which of the two.

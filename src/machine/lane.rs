@@ -171,6 +171,7 @@ impl State {
         let is_due = |message: &Message| message.state == MessageState::Queued && message.expires_us.is_some();
         let due = self.messages.values().filter(|message| is_due(message)).count();
         claim(due == self.expiries.len(), format!("{due} messages expire, {} are listed", self.expiries.len()));
+        found.extend(super::interrupts::wrong(self));
         found
     }
 }

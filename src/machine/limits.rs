@@ -60,6 +60,10 @@ pub const WAITING_OPERATIONS: usize = 64;
 pub const QUEUE_MESSAGES: usize = 1_000;
 /// Longest texts of them together, in bytes. Beyond: `queue_full`.
 pub const QUEUE_BYTES: u64 = 16 * 1024 * 1024;
+/// So long a session turn may take to end once a message interrupts it, in milliseconds, counted from that message (requirement R28).
+pub const INTERRUPT_WITHIN_MS: u64 = 30_000;
+/// And so long its command then has to end by itself, in milliseconds.
+pub const INTERRUPT_GRACE_MS: u64 = 10_000;
 /// How often a message goes back to the queue because it was not taken, before it has failed.
 pub const REDELIVERIES: u32 = 3;
 /// A receipt is kept so long after the message's end, in microseconds: 7 days, as long as its key is known.

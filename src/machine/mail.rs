@@ -29,6 +29,8 @@ pub struct Parcel {
     pub is_long: bool,
     /// How long it is wanted while it waits, in milliseconds.
     pub expires_in_ms: Option<u64>,
+    /// How long the session turn that it interrupts may take to end, in milliseconds.
+    pub interrupt_within_ms: u64,
     /// Whether a session that has ended is started for it.
     pub resume: bool,
     /// The episode whose folder the shell prepared for that.
@@ -53,7 +55,9 @@ impl Asked<'_> {
             return Decision { events: Vec::new(), answer: Answer::Store { session: session.id.clone() } };
         };
         let expires_us = parcel.expires_in_ms.map(|ms| self.now.wall_us.saturating_add(ms.saturating_mul(1_000)));
-        let plan = Plan::Send { mode: parcel.mode, body: body.clone(), expires_us };
+        let interrupts =
+            super::interrupts::named(self.state, self.now, session, parcel.mode, parcel.interrupt_within_ms);
+        let plan = Plan::Send { mode: parcel.mode, body: body.clone(), expires_us, interrupts };
         let sid = Some(&session.id);
         let mut events = vec![self.accept(Kind::Send, sid, Some(session.episode), plan)];
         if wake {
@@ -129,8 +133,11 @@ impl Asked<'_> {
             Status::Stopping => return Err(Refusal::Stopping { session: id() }),
             Status::Deleted => return Err(Refusal::Gone { session: id() }),
         };
-        if parcel.mode == Mode::Interrupt {
+        if parcel.mode == Mode::Interrupt && !session.adapter.has_turns() {
             return Err(Refusal::Incapable { what: "mode interrupt" });
+        }
+        if parcel.mode == Mode::Interrupt && session.status.is_live() && session.proven < self.state.generation {
+            return Err(Refusal::Unproven { session: id() });
         }
         if session.adapter.is_plain() && parcel.is_long {
             return Err(Refusal::Framing { session: id() });

@@ -13,6 +13,7 @@
 
 use super::apply::Illegal;
 use super::id::{Digest, Key, MessageId, SessionId};
+use super::interrupts::Interrupts;
 use serde::{Deserialize, Serialize};
 
 /// Where a message stands.
@@ -200,6 +201,9 @@ pub struct Message {
     pub episode: u32,
     /// How often it went back to the queue because it was not taken.
     pub redeliveries: u32,
+    /// The session turn that it interrupts, while it waits for the end of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<Interrupts>,
     /// The session turn that it began, where turns are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,

@@ -16,6 +16,7 @@ mod event;
 mod footprint;
 mod id;
 mod input;
+mod interrupts;
 mod invariants;
 mod keyed;
 mod lane;
@@ -52,6 +53,7 @@ pub use event::{
 pub use footprint::{Footprint, Runs};
 pub use id::{Digest, Key, Malformed, MessageId, Name, OperationId, Process, Scope, SessionId};
 pub use input::{Action, Carried, Input, Observation, PreparedSession, Recalled, Request, Target, Word};
+pub use interrupts::Interrupts;
 pub use invariants::violations;
 pub use keyed::is_settled_by;
 pub use lane::{Lane, follow};

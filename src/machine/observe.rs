@@ -258,8 +258,10 @@ impl Seen<'_> {
         let settled =
             if sent { Settled::Done(gained(self.session)) } else { Settled::Not(Outcome::Failed, too_late()) };
         let waits = self.session.interrupts.contains(&operation);
-        let finished = waits.then(|| finish(self.state, operation, Some(&self.session.id), &settled));
-        finished.flatten().into_iter().collect()
+        if !waits {
+            return super::interrupts::asked(self.state, self.session, operation).into_iter().collect();
+        }
+        finish(self.state, operation, Some(&self.session.id), &settled).into_iter().collect()
     }
 
     fn host(&self, body: HostChange) -> Event {
@@ -406,7 +408,7 @@ impl Seen<'_> {
 
     fn status_after(&self, exit: &Exit) -> (Status, Option<String>) {
         if self.session.status == Status::Stopping {
-            return (Status::Stopped, None);
+            return (Status::Stopped, self.session.reason.clone());
         }
         match exit {
             Exit::Code(0) => (Status::Exited, None),

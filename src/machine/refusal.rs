@@ -150,6 +150,11 @@ pub enum Refusal {
         /// Which session.
         session: SessionId,
     },
+    /// The session's host has not answered this broker yet, so nobody knows what there is to interrupt.
+    Unproven {
+        /// Which session.
+        session: SessionId,
+    },
     /// The session's adapter, or this version, cannot do that.
     Incapable {
         /// What.

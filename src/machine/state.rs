@@ -42,6 +42,8 @@ pub struct State {
     pub lanes: Table<SessionId, Arc<Lane>>,
     /// Messages that wait and expire; wall clock, microseconds.
     pub expiries: Table<(u64, MessageId), ()>,
+    /// Messages that interrupt a session turn, by when it has to be over; boot clock, microseconds.
+    pub alarms: Table<(u64, MessageId), ()>,
     /// Messages that came to their end, in that order, by the position of their last record.
     pub receipts: Table<(u64, MessageId), ()>,
     /// Those that were let go.
@@ -81,6 +83,7 @@ impl State {
         self.messages.publish(&mut view.messages);
         self.lanes.publish(&mut view.lanes);
         self.expiries.publish(&mut view.expiries);
+        self.alarms.publish(&mut view.alarms);
         self.receipts.publish(&mut view.receipts);
         view.past = Arc::clone(&self.past);
         (view.settled, view.free_form, view.retention) = (self.settled, self.free_form, self.retention);
@@ -102,6 +105,7 @@ impl State {
         self.messages.revert(&view.messages);
         self.lanes.revert(&view.lanes);
         self.expiries.revert(&view.expiries);
+        self.alarms.revert(&view.alarms);
         self.receipts.revert(&view.receipts);
         self.past = Arc::clone(&view.past);
         (self.settled, self.free_form, self.retention) = (view.settled, view.free_form, view.retention);

@@ -110,18 +110,24 @@ pub(super) fn started(session: &mut Session) {
     session.turn = (session.status == Status::Running).then_some(Turn { number: 0, message: None });
 }
 
-/// A turn began or ended, as a record says.
-pub(super) fn changed(session: &mut Session, change: &SessionChange) -> Result<(), Illegal> {
-    let (number, runs) = match change {
-        SessionChange::TurnBegan { turn } => (*turn, true),
-        SessionChange::TurnEnded { turn } => (*turn, false),
+/// A turn began or ended, or is to be the last, as a record says; none if it is about something else.
+pub(super) fn changed(session: &mut Session, change: &SessionChange) -> Option<Result<(), Illegal>> {
+    match change {
+        SessionChange::TurnBegan { turn } => Some(told(session, *turn, true)),
+        SessionChange::TurnEnded { turn } => Some(told(session, *turn, false)),
+        SessionChange::Overdue { grace_ms, deadline_boot_us } => {
+            Some(super::interrupts::stop(session, *grace_ms, *deadline_boot_us))
+        }
         SessionChange::Ended { .. }
         | SessionChange::Woken { .. }
         | SessionChange::Aborted
         | SessionChange::Deleting
         | SessionChange::Forgotten
-        | SessionChange::Removed => return Err(Illegal("no change of a turn")),
-    };
+        | SessionChange::Removed => None,
+    }
+}
+
+fn told(session: &mut Session, number: u64, runs: bool) -> Result<(), Illegal> {
     match course(session.status, relation(session, number), runs) {
         Course::Late => return Err(Illegal("word of a turn that is over")),
         Course::Open => open(session, Turn { number, message: None }),

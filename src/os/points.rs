@@ -113,6 +113,7 @@ points! {
     RecordSending = "record.sending",
     RecordDelivered = "record.delivered",
     RecordPulled = "record.pulled",
+    RecordInterruptSent = "record.interrupt_sent",
     RecordClosed = "record.closed",
     RecordTurnEnded = "record.turn_ended",
 

@@ -60,7 +60,10 @@ impl Broker {
     }
 
     fn interrupt(&self) -> bool {
-        self.runtime.block_on(async { tokio::time::timeout(SOON, self.link.interrupt(0)).await }).unwrap().unwrap()
+        self.runtime
+            .block_on(async { tokio::time::timeout(SOON, self.link.interrupt(0, None)).await })
+            .unwrap()
+            .unwrap()
     }
 }
 

@@ -173,8 +173,24 @@ fn hand_over(root: &Root, session: &str) -> Result<(), LinkError> {
         link.deliver("first", 1, b"hello\n").await?;
         drop(fs::remove_file(folder.join(JOURNAL)));
         link.deliver("second", 1, b"hello\n").await?;
-        link.interrupt(0).await.map(drop)
+        link.interrupt(0, None).await.map(drop)
     })
+}
+
+/// A message that interrupts: the program goes on with it once it has got its signal.
+fn interrupted(run: &mut Run) {
+    let [got, int] = [GOT, "int"].map(|name| run.root.folder().join(name).display().to_string());
+    let works = format!(
+        "trap 'touch {int}' INT; printf '>'; while read -r line; do echo $line >> {got}; \
+         if [ $line = work ]; then until [ -e {int} ]; do sleep 0.01; done; fi; printf '>'; done"
+    );
+    if run.spawns_with("spawn-busy", "spawn --name busy --adapter lines --prompt >", &works).is_none() {
+        return;
+    }
+    run.changes("work", "send busy work --wait-for delivered");
+    run.changes("now", "send busy now --mode interrupt");
+    let arrived = || run.root.lines(GOT).contains(&"now".to_owned()) || ended(run, "busy");
+    wait_until(SOON, "it to be read", arrived);
 }
 
 /// A key is the text that is sent under it, so that the laws can compare what was told with what arrived.
@@ -206,9 +222,10 @@ fn mail(run: &mut Run) {
         }
         run.insist(&words("wait deaf --json"));
     }
+    interrupted(run);
     // A shell that waits for a line ends by it.
     run.asks("interrupt", words("interrupt web"));
-    for (key, name) in [("delete-deaf", "deaf"), ("delete-box", "box"), ("delete", "web")] {
+    for (key, name) in [("delete-busy", "busy"), ("delete-deaf", "deaf"), ("delete-box", "box"), ("delete", "web")] {
         let listed =
             run.does("list --all")["sessions"].as_array().is_some_and(|all| all.iter().any(|of| of["name"] == name));
         if listed {

@@ -5,6 +5,7 @@ mod crash;
 mod doubt;
 mod field;
 mod inbox;
+mod interrupts;
 mod lines;
 mod load;
 mod order;

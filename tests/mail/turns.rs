@@ -13,14 +13,14 @@ use crate::support::{Process, Root, SOON, wait_until};
 const GOT: &str = "got";
 
 /// Python at its prompt, which it writes to standard error.
-fn python(root: &Root) -> Value {
+pub(super) fn python(root: &Root) -> Value {
     let spawned = root.spawn(&["--adapter", "lines", "--prompt", ">>> $", "--name", "py"], &["python3", "-iqu"]);
     root.json(["wait", "py", "--for", "idle"]);
     spawned["id"].clone()
 }
 
 /// An expression that python works at until there is a file `go`.
-fn endless(root: &Root) -> String {
+pub(super) fn endless(root: &Root) -> String {
     let go = root.folder().join("go").display().to_string();
     format!(
         "print('begun'); import os, time; _ = [time.sleep(0.01) for _ in iter(lambda: os.path.exists('{go}'), True)]"
@@ -31,7 +31,7 @@ fn go(root: &Root) {
     fs::write(root.folder().join("go"), "").expect("the folder is ours");
 }
 
-fn begun(root: &Root, session: &Value) {
+pub(super) fn begun(root: &Root, session: &Value) {
     wait_until(SOON, "it to begin", || output(root, session).ends_with("begun\n"));
 }
 
@@ -43,7 +43,7 @@ fn noting(root: &Root, name: &str) -> Value {
     root.spawn(&["--adapter", "lines", "--prompt", ">", "--name", name], &["sh", "-c", script, &got, &go])["id"].clone()
 }
 
-fn status(root: &Root, session: &Value) -> String {
+pub(super) fn status(root: &Root, session: &Value) -> String {
     text(&root.session(session)["status"]).to_owned()
 }
 

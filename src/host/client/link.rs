@@ -157,12 +157,13 @@ impl Link {
         if let Reply::Deliver { delivery } = reply { Ok(delivery) } else { Err(unexpected(&reply)) }
     }
 
-    /// Sends INT to the command's process group, once for an attempt; false: the command has ended.
+    /// Sends INT to the command's process group, once for an attempt, and only while that session turn runs if one is named; false: the
+    /// command, or the turn, has ended.
     ///
     /// # Errors
     /// As [`Self::request`].
-    pub async fn interrupt(&self, attempt: u64) -> Result<bool, LinkError> {
-        let reply = self.request(Request::Interrupt { attempt }).await?;
+    pub async fn interrupt(&self, attempt: u64, turn: Option<u64>) -> Result<bool, LinkError> {
+        let reply = self.request(Request::Interrupt { attempt, turn }).await?;
         if let Reply::Interrupt { sent } = reply { Ok(sent) } else { Err(unexpected(&reply)) }
     }
 }

@@ -2,6 +2,8 @@
 //! attempt, written down before its first byte and behind its last one. A pipe without room makes the delivery wait and
 //! nobody else. Asked again, the host joins what is under way or says how it ended; it never writes the same again.
 
+use std::collections::VecDeque;
+
 use data_encoding::BASE64;
 
 use super::connection::Role;
@@ -9,7 +11,8 @@ use super::ending::Stage;
 use super::episode::Episode;
 use super::limits::DELIVERY_WAITERS_MAX;
 use super::requests::{Answer, Refused};
-use crate::host::journal::Journal;
+use crate::host::journal::{Journal, KEPT};
+use crate::host::prompt::{Prompt, SessionTurn};
 use crate::host::wire::{DELIVER_BYTES_MAX, Delivery, Line, MESSAGE_BYTES_MAX, RefusalCode, Reply};
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
@@ -37,13 +40,13 @@ pub(super) struct Deliveries {
     /// None where the adapter takes nothing from us.
     journal: Option<Journal>,
     under_way: Option<UnderWay>,
-    /// The latest attempt for which the command was signalled.
-    interrupted: u64,
+    /// The latest attempts for which the command was signalled.
+    interrupted: VecDeque<u64>,
 }
 
 impl Deliveries {
     pub(super) fn new(journal: Option<Journal>) -> Self {
-        Self { journal, under_way: None, interrupted: 0 }
+        Self { journal, ..Self::default() }
     }
 
     /// Whether the command's standard input is for messages.
@@ -140,19 +143,30 @@ impl Episode {
     }
 
     /// INT to the command's group, while its leader's number is nobody else's.
-    pub(super) fn interrupt(&mut self, index: usize, attempt: u64) -> Result<Answer, Refused> {
+    pub(super) fn interrupt(&mut self, index: usize, attempt: u64, turn: Option<u64>) -> Result<Answer, Refused> {
         if !matches!(self.connections[index].role, Role::Broker(_)) {
             return Err((RefusalCode::Denied, "only the broker interrupts a command".into()));
         }
         if self.starting.is_some() {
             return Err((RefusalCode::Unavailable, "the command does not execute yet".into()));
         }
-        if attempt > 0 && attempt <= self.deliveries.interrupted {
+        if self.deliveries.interrupted.contains(&attempt) {
             return Ok(Answer::Say(Reply::Interrupt { sent: true }));
+        }
+        if let Some(number) = turn {
+            // What is over must not be interrupted: the signal would meet what comes after it.
+            self.output.catch_up(self.needed());
+            self.tell_turn_ended();
+            if self.output.prompt.as_ref().map(Prompt::turn) != Some(SessionTurn { number, runs: true }) {
+                return Ok(Answer::Say(Reply::Interrupt { sent: false }));
+            }
         }
         pass(Point::HostInterrupt);
         let sent = self.ending.interrupt();
-        self.deliveries.interrupted = self.deliveries.interrupted.max(if sent { attempt } else { 0 });
+        if sent && attempt > 0 {
+            self.deliveries.interrupted.truncate(KEPT - 1);
+            self.deliveries.interrupted.push_front(attempt);
+        }
         pass(Point::HostInterrupted);
         Ok(Answer::Say(Reply::Interrupt { sent }))
     }

@@ -82,7 +82,7 @@ impl Episode {
             }
             Request::Input { b64, eof } => self.feed(index, id, &b64, eof),
             Request::Deliver { message, attempt, b64 } => self.deliver(index, id, Named { message, attempt }, &b64),
-            Request::Interrupt { attempt } => self.interrupt(index, attempt),
+            Request::Interrupt { attempt, turn } => self.interrupt(index, attempt, turn),
         }
     }
 

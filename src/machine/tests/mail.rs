@@ -24,6 +24,7 @@ fn parcel(id: &str) -> Parcel {
         bytes: 10,
         is_long: false,
         expires_in_ms: None,
+        interrupt_within_ms: 30_000,
         resume: false,
         prepared: None,
     }

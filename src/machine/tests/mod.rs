@@ -1,5 +1,6 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
+mod interrupts;
 mod keys;
 mod mail;
 mod reconcile;
@@ -232,8 +233,9 @@ impl World {
             Effect::Deliver { session, episode, message, attempt } => {
                 format!("deliver {message}@{attempt} to {session}/{episode}")
             }
-            Effect::Interrupt { session, episode, operation } => {
-                format!("interrupt {session}/{episode} for {operation}")
+            Effect::Interrupt { session, episode, operation, turn } => {
+                let within = turn.map(|turn| format!(" in {turn}")).unwrap_or_default();
+                format!("interrupt {session}/{episode} for {operation}{within}")
             }
             Effect::Probe { session, episode, message, attempt } => {
                 format!("probe {message}@{attempt} of {session}/{episode}")
@@ -337,6 +339,7 @@ fn line(event: &Event) -> String {
             SessionChange::Forgotten => "forgotten".to_owned(),
             SessionChange::Removed => "removed".to_owned(),
             SessionChange::Woken { .. } => "woken".to_owned(),
+            SessionChange::Overdue { .. } => "overdue".to_owned(),
             SessionChange::TurnBegan { turn } => format!("turn {turn} began"),
             SessionChange::TurnEnded { turn } => format!("turn {turn} ended"),
         },
@@ -352,6 +355,7 @@ fn line(event: &Event) -> String {
                 MessageChange::Sending
                 | MessageChange::Delivered { .. }
                 | MessageChange::Pulled
+                | MessageChange::InterruptSent
                 | MessageChange::Acknowledged
                 | MessageChange::Expired => format!("{} {word}", body.message),
             }

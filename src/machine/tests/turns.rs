@@ -5,7 +5,7 @@ use super::walk::at;
 use super::*;
 
 /// A session with a prompt whose command runs and has not shown it yet.
-fn started() -> World {
+pub(super) fn started() -> World {
     let mut world = World::new();
     prompted(&mut world, A);
     assert_eq!(world.saw(A, 1, Word::Started(run(1))), "host/1 started, finish op-2 succeeded");
@@ -18,13 +18,13 @@ fn prompted(world: &mut World, id: &str) {
 }
 
 /// The same, at its prompt.
-fn ready() -> World {
+pub(super) fn ready() -> World {
     let mut world = started();
     assert_eq!(world.saw(A, 1, over(0)), "turn 0 ended");
     world
 }
 
-fn over(number: u64) -> Word {
+pub(super) fn over(number: u64) -> Word {
     Word::Turn { number, runs: false }
 }
 
@@ -32,7 +32,7 @@ fn runs(number: u64) -> Word {
     Word::Turn { number, runs: true }
 }
 
-fn send() -> Action {
+pub(super) fn send() -> Action {
     Action::Send(Box::new(Parcel {
         target: Ok(sid(A)),
         mode: Mode::Queue,
@@ -40,12 +40,13 @@ fn send() -> Action {
         bytes: 10,
         is_long: false,
         expires_in_ms: None,
+        interrupt_within_ms: 30_000,
         resume: false,
         prepared: None,
     }))
 }
 
-fn taken(message: u64, attempt: u64) -> Word {
+pub(super) fn taken(message: u64, attempt: u64) -> Word {
     Word::Mail { message: MessageId(message), attempt, carried: Carried::Taken { at_us: 5 } }
 }
 
