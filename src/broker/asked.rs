@@ -266,6 +266,7 @@ pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episo
         | Action::Cancel { .. }
         | Action::ResolveMessage { .. }
         | Action::Interrupt { .. }
+        | Action::Turn { .. }
         | Action::Acknowledge { .. } => action,
     }
 }

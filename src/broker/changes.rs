@@ -22,8 +22,8 @@ use crate::rpc::method::Method;
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
     self, DeleteParams, Encoded, EndedResult, InterruptParams, OperationResolveParams, OperationResolveResult,
-    PruneParams, PruneResult, ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams, decode,
-    encode, encode_value,
+    PruneParams, PruneResult, ReconcileParams, Resolution, ResumeParams, SpawnParams, SpawnResult, StopParams,
+    TurnEvent, TurnParams, TurnResult, decode, encode, encode_value,
 };
 use data_encoding::BASE32_NOPAD;
 use serde_json::Value;
@@ -79,6 +79,7 @@ impl Front {
             route::Change::Cancel => self.cancel(&caller, digest, decode(params)?).await,
             route::Change::ResolveMessage => self.decide(&caller, digest, decode(params)?).await,
             route::Change::Interrupt => self.interrupt(&caller, digest, decode(params)?).await,
+            route::Change::Turn => self.turn(&caller, digest, decode(params)?).await,
             route::Change::Acknowledge => self.acknowledge(&caller, digest, decode(params)?).await,
         }
     }
@@ -111,6 +112,18 @@ impl Front {
         let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Interrupt { target }, Wanted::default()).await?;
         self.started(&settled)
+    }
+
+    async fn turn(&self, caller: &Caller, digest: Digest, params: TurnParams) -> Result<Encoded, WireError> {
+        let change = self.keyed(caller, params.key.as_str(), digest)?;
+        let begins = params.event == TurnEvent::Begin;
+        let action = Action::Turn { number: params.turn, episode: params.episode, begins };
+        let settled = self.settle(&change, action, Wanted::default()).await?;
+        let operation = render::operation(&settled.operation, settled.replayed);
+        let session = self.renderer.session_of(&self.view.read(), &settled.operation, false);
+        let of = session.zip(settled.operation.gained.turned);
+        let (session, turned) = of.ok_or_else(|| WireError::new(ErrorCode::Internal, "the operation tells no turn"))?;
+        Ok(encode(&TurnResult { session, outcome: render::turned(turned), operation }))
     }
 
     async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Encoded, WireError> {

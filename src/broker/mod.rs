@@ -101,6 +101,9 @@ pub mod snapshot;
 pub mod start;
 /// Events as they are stored.
 mod stored;
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod token_tests;
 /// What leaves a turn.
 pub mod told;
 /// The single writer.

@@ -51,7 +51,9 @@ fn of_record(event: &Event) -> Option<Point> {
             Kind::Prune => Point::RecordPrune,
             Kind::Send => Point::RecordSend,
             Kind::Interrupt => Point::RecordInterrupt,
-            Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge => return None,
+            Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge | Kind::Turn => {
+                return None;
+            }
         },
         Event::Host { body: HostChange::Started(_), .. } => Point::RecordStarted,
         Event::Host { body: HostChange::Adopted(_), .. } => Point::RecordAdopted,

@@ -63,6 +63,8 @@ pub struct Planted {
     pub revive_deleted: bool,
     /// That a host's connection ended is taken for the end of its command, with code 0 (breaks laws 7 and 11).
     pub exit_at_end_of_file: bool,
+    /// Word of any attempt of a message counts for the one that is under way (requirement R9).
+    pub ignore_tokens: bool,
 }
 
 impl Planted {
@@ -153,6 +155,9 @@ impl Planted {
             } else if self.exit_at_end_of_file {
                 observation.word = Word::Exited { run: None, exit: Exit::Code(0), at_us: 0, survivors: Vec::new() };
             }
+        }
+        if let (Word::Mail { message, attempt, .. }, true) = (&mut observation.word, self.ignore_tokens) {
+            *attempt = state.messages.get(message).map_or(*attempt, |of| of.attempt);
         }
         let another = state.sessions.values().find(|session| session.id != observation.session);
         match (another, &observation.word) {

@@ -242,6 +242,7 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::Cancel => Method::MessageCancel,
         machine::Kind::ResolveMessage => Method::MessageResolve,
         machine::Kind::Interrupt => Method::SessionInterrupt,
+        machine::Kind::Turn => Method::SessionTurn,
         machine::Kind::Acknowledge => Method::InboxAck,
     }
 }
@@ -295,6 +296,15 @@ pub fn message(message: &machine::Message) -> wire::Message {
         accepted_at: message.accepted_us.map(Timestamp::from_us),
         turn: message.turn,
         redeliveries: message.redeliveries,
+    }
+}
+
+/// What came of the word of a session turn, on the wire.
+pub fn turned(turned: machine::Turned) -> wire::TurnOutcome {
+    match turned {
+        machine::Turned::Began => wire::TurnOutcome::Began,
+        machine::Turned::Ended => wire::TurnOutcome::Ended,
+        machine::Turned::Unchanged => wire::TurnOutcome::Unchanged,
     }
 }
 

@@ -48,6 +48,7 @@ impl Need {
                 | Action::Cancel { .. }
                 | Action::ResolveMessage { .. }
                 | Action::Interrupt { .. }
+                | Action::Turn { .. }
                 | Action::Acknowledge { .. } => Self::Ends,
             },
         }

@@ -39,6 +39,7 @@ pub enum Change {
     ResolveMessage,
     Acknowledge,
     Interrupt,
+    Turn,
 }
 
 /// Calls that only look.
@@ -87,11 +88,11 @@ pub fn route(method: Method) -> Route {
         Method::MessageList => Route::Read(Read::Messages),
         Method::InboxRead => Route::Read(Read::Inbox),
         Method::SessionInterrupt => Route::Change(Change::Interrupt),
+        Method::SessionTurn => Route::Change(Change::Turn),
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
-        | Method::SessionTurn
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList

@@ -18,7 +18,7 @@ fn opened(disk: &SimulatedDisk) -> (Sut, Recovery) {
     Turn::open(|| disk.storage(), &options, Retention::default()).unwrap()
 }
 
-fn open(disk: &SimulatedDisk) -> Sut {
+pub(super) fn open(disk: &SimulatedDisk) -> Sut {
     let (mut turn, recovery) = opened(disk);
     begin(&mut turn, &recovery);
     turn

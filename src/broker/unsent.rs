@@ -37,7 +37,7 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         Refusal::Unproven { session } => WireError::new(
             ErrorCode::SessionBusy,
             format!(
-                "the host of session {session} has not answered this broker yet, so nobody knows what there is to interrupt; nothing was sent. Try again"
+                "the host of session {session} has not answered this broker yet, so nobody knows what runs there; nothing was done. Try again"
             ),
         )
         .reason("unproven")

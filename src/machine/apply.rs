@@ -254,6 +254,7 @@ fn accept(
             | Kind::Cancel
             | Kind::ResolveMessage
             | Kind::Interrupt
+            | Kind::Turn
             | Kind::Acknowledge => {
                 return Err(Illegal("this kind joins nothing"));
             }

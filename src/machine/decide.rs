@@ -102,6 +102,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, 0, *prepared),
         Action::Stop { target, grace_ms } => ask.on_session(target, Ask::Stop, *grace_ms, None),
         Action::Interrupt { target } => ask.interrupt(target),
+        Action::Turn { number, episode, begins } => ask.turn(*number, *episode, *begins),
         Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
         Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
         Action::Prune { older_ms } => ask.prune(*older_ms),

@@ -133,6 +133,15 @@ pub enum Action {
         /// How long it may take to end by itself.
         grace_ms: u64,
     },
+    /// The calling session's word of a session turn.
+    Turn {
+        /// Its number, which grows within an episode.
+        number: u64,
+        /// The episode it speaks of.
+        episode: u32,
+        /// Whether it begins; if not, it is over.
+        begins: bool,
+    },
     /// A signal to a session's command that it should leave what it does.
     Interrupt {
         /// Which session.

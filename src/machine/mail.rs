@@ -310,6 +310,7 @@ pub fn stored(action: Action, body: Body) -> Action {
         | Action::Cancel { .. }
         | Action::ResolveMessage { .. }
         | Action::Interrupt { .. }
+        | Action::Turn { .. }
         | Action::Acknowledge { .. } => action,
     }
 }

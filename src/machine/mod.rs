@@ -59,7 +59,7 @@ pub use keyed::is_settled_by;
 pub use lane::{Lane, follow};
 pub use mail::{Parcel, may_know, stored};
 pub use message::{Adapter, Body, Message, MessageState, Mode, Sender};
-pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome, Withdrawal};
+pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome, Turned, Withdrawal};
 pub use past::Past;
 pub use recall::recalled;
 pub use reconcile::{Ended, Evidence, Lock, Marks, Part, Trace};

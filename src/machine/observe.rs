@@ -246,6 +246,7 @@ impl Seen<'_> {
                 | Kind::Cancel
                 | Kind::ResolveMessage
                 | Kind::Interrupt
+                | Kind::Turn
                 | Kind::Acknowledge => return None,
             };
             finish(self.state, operation.id, Some(&self.session.id), &settled)

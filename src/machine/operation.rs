@@ -41,6 +41,9 @@ pub enum Kind {
     /// A signal to a session's command that it should leave what it does.
     #[serde(rename = "session.interrupt")]
     Interrupt,
+    /// A session's word of a session turn.
+    #[serde(rename = "session.turn")]
+    Turn,
     /// A session's word that it has messages.
     #[serde(rename = "inbox.ack")]
     Acknowledge,
@@ -61,6 +64,7 @@ impl Kind {
             Self::Cancel => "message.cancel",
             Self::ResolveMessage => "message.resolve",
             Self::Interrupt => "session.interrupt",
+            Self::Turn => "session.turn",
             Self::Acknowledge => "inbox.ack",
         }
     }
@@ -163,6 +167,21 @@ pub struct Gained {
     /// What came of the withdrawal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub withdrawal: Option<Withdrawal>,
+    /// What came of the word of a session turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned: Option<Turned>,
+}
+
+/// What comes of a session's word of its turn. A miss has a name of its own, so that it cannot be read as a hit (requirement R2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Turned {
+    /// The turn runs from here on.
+    Began,
+    /// The turn is over from here on, and each before it.
+    Ended,
+    /// It was known, is over, or is of an episode that is.
+    Unchanged,
 }
 
 /// What comes of withdrawing a message.

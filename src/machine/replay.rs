@@ -41,6 +41,7 @@ pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
         | Kind::Cancel
         | Kind::ResolveMessage
         | Kind::Interrupt
+        | Kind::Turn
         | Kind::Acknowledge => return Ok(()),
     }
     let Some(stored) = operation.gained.incarnation else { return Err(Stale::Unproven) };

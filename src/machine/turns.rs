@@ -1,16 +1,20 @@
 //! Session turns: what a session's program works at, one at a time. Two literal tables: what a host's word does, and (below) where a turn opens.
 //!
-//! A turn is named by a number that only grows within an episode: 0 is what the program does before it first takes a message, each later one is
-//! the token of the attempt that brought its message. So word of an older turn is known as such whenever it comes, and twice is once
+//! A turn is named by a number that only grows within an episode. Where the host sees turns, by the program's prompt, 0 is what the program does
+//! before it first takes a message, and each later one is the token of the attempt that brought its message; a session that tells its turns itself
+//! (`session.turn`) counts as it likes. So word of an older turn is known as such whenever it comes, and twice is once
 //! (requirements S4 and S5: the guard is episode and turn).
 //!
 //! What opens a turn needs no record of its own: the record that the start was proven, or that the message was taken, says it. What ends one
 //! has a record, because the next message depends on it.
 
 use super::apply::Illegal;
-use super::event::{Event, SessionChange};
-use super::id::MessageId;
+use super::decide::{Asked, Decision, refused};
+use super::event::{Event, Plan, SessionChange};
+use super::id::{MessageId, Scope};
 use super::message::{Message, MessageState};
+use super::operation::{Gained, Kind, Turned};
+use super::refusal::Refusal;
 use super::session::{Session, Status};
 use super::state::State;
 use serde::{Deserialize, Serialize};
@@ -97,6 +101,39 @@ pub(super) fn observed(session: &Session, number: u64, runs: bool) -> Vec<Event>
         Course::Close => SessionChange::TurnEnded { turn: number },
     };
     vec![Event::Session { sid: session.id.clone(), ep: session.episode, body }]
+}
+
+impl Asked<'_> {
+    /// A session's own word of its turns, with numbers of its own; by the same table as a host's. Where the host sees them there would be two
+    /// that count.
+    pub(super) fn turn(&self, number: u64, episode: u32, begins: bool) -> Decision {
+        let Scope::Session(caller) = &self.request.scope else { return refused(Refusal::SessionOnly) };
+        let Some(session) = self.state.sessions.get(caller) else {
+            return refused(Refusal::NoSession { given: caller.to_string() });
+        };
+        if let Some(fence) = &session.fence {
+            return refused(Refusal::Fenced { session: caller.clone(), fence: fence.clone() });
+        }
+        if session.adapter.has_turns() {
+            return refused(Refusal::Incapable { what: "turns told by a session whose prompt tells them" });
+        }
+        let course = match (session.episode == episode, session.status) {
+            // Its program may be faster than the word that it was started.
+            (true, Status::Starting) => return refused(Refusal::Unproven { session: caller.clone() }),
+            (true, status) => course(status, relation(session, number), begins),
+            (false, _) => Course::Late,
+        };
+        let sid = Some(caller);
+        let mut events = vec![self.accept(Kind::Turn, sid, Some(session.episode), Plan::Nothing)];
+        let (turned, body) = match course {
+            Course::Late => (Turned::Unchanged, None),
+            Course::Open => (Turned::Began, Some(SessionChange::TurnBegan { turn: number })),
+            Course::Close => (Turned::Ended, Some(SessionChange::TurnEnded { turn: number })),
+        };
+        events.extend(body.map(|body| Event::Session { sid: caller.clone(), ep: session.episode, body }));
+        events.push(self.done(Kind::Turn, sid, Gained { turned: Some(turned), ..Gained::default() }));
+        self.answered(events)
+    }
 }
 
 /// The status of a session whose command executes now: it works until its prompt is there first.

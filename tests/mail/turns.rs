@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use ostler::rpc::method::Method;
 use serde_json::{Value, json};
 
+use super::post::client_within;
 use super::{message, output, send};
 use crate::cli::refused::refused;
 use crate::support::scene::text;
@@ -105,6 +107,37 @@ fn what_is_no_prompt_is_refused_and_nothing_is_started() {
         assert!(text(&error["message"]).contains(why), "{error}");
     }
     assert_eq!(root.json(["list", "--all"])["sessions"], json!([]));
+}
+
+/// A program that tells its turns itself, with its own credential; a broker that was killed knows them as well.
+#[test]
+fn a_session_tells_its_turns_itself() {
+    let root = Root::new();
+    let session = root.spawn(&["--adapter", "lines", "--name", "own"], &["cat"])["id"].clone();
+    let tell = |event: &str, turn: u64, episode: u32, key: &str| {
+        let told = json!({"key": key, "event": event, "turn": turn, "episode": episode});
+        client_within(&root, &session).call(Method::SessionTurn, told).unwrap_or_else(|error| panic!("{error:?}"))
+    };
+    let begun = tell("begin", 1, 1, "k1");
+    assert_eq!((&begun["outcome"], &begun["session"]["status"]), (&json!("began"), &json!("running")));
+    let sent = send(&root, &session, "waits", &[]);
+    assert_eq!((&sent["delivery"], &sent["position"]), (&json!("queued"), &json!(1)));
+    root.kill_broker();
+    assert_eq!(tell("begin", 1, 1, "k1")["operation"]["replayed"], true);
+    for (event, turn, episode, key) in [("end", 0, 1, "k2"), ("end", 1, 2, "k3"), ("begin", 1, 1, "k4")] {
+        assert_eq!(tell(event, turn, episode, key)["outcome"], "unchanged", "{key}");
+    }
+    assert_eq!(output(&root, &session), "");
+    assert_eq!(tell("end", 1, 1, "k5")["outcome"], "ended");
+    root.json(["wait", "own", "--for", "idle"]);
+    wait_until(SOON, "its message", || output(&root, &session) == "waits\n");
+    // It is a session's word about itself, and none where its prompt tells.
+    let python = python(&root);
+    let told = json!({"key": "k", "event": "begin", "turn": 1, "episode": 1});
+    let error = client_within(&root, &python).call(Method::SessionTurn, told.clone()).expect_err("its prompt tells");
+    assert_eq!(error.code.name(), "capability_missing");
+    let error = super::post::client(&root).call(Method::SessionTurn, told).expect_err("the owner is no session");
+    assert_eq!(error.code.name(), "denied");
 }
 
 /// A session turn that died with its host is over: nothing waits behind it, and what is resumed begins anew.

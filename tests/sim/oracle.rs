@@ -57,6 +57,7 @@ impl Oracle {
             | Action::Cancel { .. }
             | Action::ResolveMessage { .. }
             | Action::Interrupt { .. }
+            | Action::Turn { .. }
             | Action::Acknowledge { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
@@ -203,6 +204,7 @@ impl Oracle {
                 | Kind::Cancel
                 | Kind::ResolveMessage
                 | Kind::Interrupt
+                | Kind::Turn
                 | Kind::Acknowledge,
                 _,
             ) => Ok(()),

@@ -229,3 +229,57 @@ fn a_fenced_session_is_not_believed() {
     assert_eq!(world.saw(A, 1, over(0)), "");
     assert_eq!(course(Status::Running, Relation::Newer, false), Course::Close);
 }
+
+fn told(number: u64, begins: bool) -> Action {
+    Action::Turn { number, episode: 1, begins }
+}
+
+/// A session tells its own turns: the same table, and what is late has a name and changes nothing.
+#[test]
+fn a_session_that_tells_its_turns_itself() {
+    let own = || Scope::Session(sid(A));
+    let mut world = World::new();
+    let Action::Spawn { prepared, name, labels, .. } = spawn(A, None) else { unreachable!() };
+    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines });
+    assert_eq!(world.ask_as(own(), "early", 1, told(1, true)), "=> refused Unproven");
+    world.saw(A, 1, Word::Started(run(1)));
+    let mut keys = 0;
+    let mut tell = |world: &mut World, action: Action| {
+        keys += 1;
+        let said = world.ask_as(own(), &format!("t{keys}"), 1, action);
+        let outcome = world.state.operations.values().last().unwrap().gained.turned;
+        (outcome, said.split(", ").find(|part| part.starts_with("turn")).unwrap_or("").to_owned())
+    };
+    let nothing = || (Some(Turned::Unchanged), String::new());
+    assert_eq!(tell(&mut world, told(1, true)), (Some(Turned::Began), "turn 1 began".to_owned()));
+    assert_eq!(tell(&mut world, told(1, true)), nothing(), "twice is once");
+    assert_eq!(world.status(A), "running");
+    // What is sent meanwhile waits for the end.
+    world.fresh(send());
+    assert_eq!((world.owes(), world.state.waiting(&sid(A)).0), (String::new(), 1));
+    assert_eq!(tell(&mut world, Action::Turn { number: 1, episode: 2, begins: false }), nothing(), "another episode");
+    assert_eq!(tell(&mut world, told(0, false)), nothing(), "an older turn");
+    assert!(world.owes().is_empty(), "and nothing was released by it");
+    let ends = told(1, false);
+    let said = world.ask_as(own(), "end", 1, ends.clone());
+    assert!(said.contains("turn 1 ended") && said.ends_with("sending, => op-16"), "{said}");
+    assert_eq!(world.ask_as(own(), "end", 1, ends.clone()), "=> op-16 replayed");
+    assert_eq!(tell(&mut world, ends), nothing());
+    assert_eq!(tell(&mut world, told(1, true)), nothing(), "its beginning comes late");
+    assert_eq!(tell(&mut world, told(3, false)).0, Some(Turned::Ended), "its end comes before its beginning");
+    assert_eq!(tell(&mut world, told(3, true)), nothing());
+    world.generation();
+    world.saw(A, 1, Word::Adopted(run(1)));
+    assert_eq!(tell(&mut world, told(4, true)).0, Some(Turned::Began));
+    assert_eq!(world.saw(A, 1, over(4)), "", "no host sees its turns");
+    world.saw(A, 1, exited(0));
+    assert_eq!(tell(&mut world, told(4, false)), nothing(), "it has ended");
+}
+
+#[test]
+fn who_may_not_tell_turns_is_refused() {
+    let mut world = ready();
+    assert_eq!(world.fresh(told(1, true)), "=> refused SessionOnly");
+    assert_eq!(world.ask_as(Scope::Session(sid(A)), "k", 1, told(1, true)), "=> refused Incapable", "its prompt tells");
+    assert_eq!(world.ask_as(Scope::Session(sid(B)), "k", 1, told(1, true)), "=> refused NoSession");
+}

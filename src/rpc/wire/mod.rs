@@ -48,7 +48,8 @@ pub use schema::schema;
 pub use session::{
     Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,
     PruneParams, PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus,
-    StartFailure, StartPhase, StopParams, Survivor, WaitFor, WaitParams,
+    StartFailure, StartPhase, StopParams, Survivor, TurnEvent, TurnOutcome, TurnParams, TurnResult, WaitFor,
+    WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;

@@ -62,11 +62,11 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::InboxRead => pair::<InboxReadParams, InboxReadResult>(generator),
         Method::InboxAck => pair::<InboxAckParams, InboxAckResult>(generator),
         Method::SessionInterrupt => pair::<InterruptParams, SpawnResult>(generator),
+        Method::SessionTurn => pair::<TurnParams, TurnResult>(generator),
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
-        | Method::SessionTurn
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList

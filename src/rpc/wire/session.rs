@@ -242,6 +242,53 @@ pub struct InterruptParams {
     pub session: String,
 }
 
+/// Parameters of `session.turn`; for a session, about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TurnParams {
+    /// Key of this request.
+    pub key: Key,
+    /// Whether it begins or ends.
+    pub event: TurnEvent,
+    /// Which session turn: a number of the session's own, which grows within an episode.
+    pub turn: u64,
+    /// The episode that it is of (`OSTLER_EPISODE`).
+    pub episode: u32,
+}
+
+/// What happened to a session turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEvent {
+    /// The program works at something.
+    Begin,
+    /// It has done so.
+    End,
+}
+
+/// Result of `session.turn`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TurnResult {
+    /// The session, as it is now.
+    pub session: Session,
+    /// What came of it.
+    pub outcome: TurnOutcome,
+    /// The operation.
+    pub operation: Operation,
+}
+
+/// What came of the word of a session turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnOutcome {
+    /// The turn runs from here on.
+    Began,
+    /// The turn is over from here on, and each before it.
+    Ended,
+    /// Nothing: it was known, is over, or is of an episode that is.
+    Unchanged,
+}
+
 /// Parameters of `session.resume`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
