@@ -108,6 +108,7 @@ fn mail(body: &Value) -> String {
         "delivered" => "was delivered",
         "pulled" => "was delivered: its session pulled it",
         "acknowledged" => "was acknowledged by its session",
+        "interrupt_sent" => "waits for the end of a session turn, which was interrupted for it",
         "returned" => "waits again",
         "uncertain" => "is uncertain: it may have been delivered, and nobody can tell",
         "cancelled" => "was cancelled",
@@ -181,7 +182,22 @@ fn changed(record: &Value) -> String {
         Some("forgotten") => "forgotten: it left the list".to_owned(),
         Some("removed") => "deleted: its files are gone".to_owned(),
         Some(other) => other.to_owned(),
-        None => "changed".to_owned(),
+        None => turned(record),
+    }
+}
+
+/// A session turn that began or ended, a session that is to end because its turn did not, or one that starts for a message.
+fn turned(record: &Value) -> String {
+    let body = &record["body"];
+    let number = |turn: &Value| turn["turn"].as_u64().map(|number| format!("session turn {number}"));
+    match (number(&body["turn_began"]), number(&body["turn_ended"])) {
+        (Some(turn), _) => format!("{turn} runs{}", episode(record)),
+        (None, Some(turn)) => format!("{turn} is over{}", episode(record)),
+        (None, None) if body["overdue"].is_object() => {
+            format!("it is stopped: its turn did not end when it was interrupted{}", episode(record))
+        }
+        (None, None) if body["woken"].is_object() => format!("started for a message{}", episode(record)),
+        (None, None) => "changed".to_owned(),
     }
 }
 
@@ -284,6 +300,7 @@ mod tests {
     fn records_of_messages_say_who_wrote_to_whom_and_what_became_of_it() {
         let change =
             |change: serde_json::Value| json!({"t": "message", "body": {"message": "msg-7", "change": change}});
+        let session = |body: serde_json::Value| json!({"t": "session", "ep": 2, "body": body});
         let send = json!({
             "t": "accept", "kind": "message.send", "sid": "s2", "op": "op-7", "act": {"sid": "s1"}, "body": {"send": {"body": {"bytes": 5}}}
         });
@@ -306,6 +323,17 @@ mod tests {
             ),
             (change(json!({"cancelled": {"reason": "withdrawn"}})), "msg-7 was cancelled (withdrawn)"),
             (change(json!("expired")), "msg-7 expired while it waited"),
+            (
+                change(json!("interrupt_sent")),
+                "msg-7 waits for the end of a session turn, which was interrupted for it",
+            ),
+            (session(json!({"turn_began": {"turn": 8}})), "session turn 8 runs  episode 2"),
+            (session(json!({"turn_ended": {"turn": 8}})), "session turn 8 is over  episode 2"),
+            (
+                session(json!({"overdue": {"grace_ms": 1, "deadline_boot_us": 1}})),
+                "it is stopped: its turn did not end when it was interrupted  episode 2",
+            ),
+            (session(json!({"woken": {"deadline_boot_us": 1}})), "started for a message  episode 2"),
             (change(json!({"failed": {"reason": "given_up"}})), "msg-7 failed (given up)"),
             (json!({"t": "queue", "body": {"closed": {"reason": "ended"}}}), "what waited was cancelled (ended)"),
         ] {
