@@ -18,6 +18,9 @@ mod output;
 /// Messages for the command, and what is known of them after a crash.
 mod delivery;
 
+/// Session turns, and signals for one of them.
+mod turns;
+
 /// A disk without room.
 mod disk;
 
