@@ -17,10 +17,15 @@ pub(crate) struct Frozen {
 
 /// The host of a session that lives, or else its command, if it is stopped.
 pub(crate) fn of(root: &Path, session: &Session) -> Option<Frozen> {
-    if !sessions::is_live(session.status) || !files::is_session_id(&session.id) {
+    if sessions::is_live(session.status) { of_episode(root, &session.id, session.episode) } else { None }
+}
+
+/// The same of an episode whose session nobody has asked about. What has ended is not stopped.
+pub(crate) fn of_episode(root: &Path, session: &str, episode: u32) -> Option<Frozen> {
+    if !files::is_session_id(session) {
         return None;
     }
-    let folder = files::episode_folder(root, &session.id, session.episode);
+    let folder = files::episode_folder(root, session, episode);
     let Document::Present(record) = files::read_json::<HostRecord>(&folder.join(HOST_JSON)) else { return None };
     let processes = [("its host", &record.host), ("its command", &record.command)];
     let stopped = processes.into_iter().find(|(_, identity)| identity.is_stopped());

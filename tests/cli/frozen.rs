@@ -49,6 +49,7 @@ fn a_frozen_host_that_a_broker_waits_for_is_let_go_on_before_it_is_ended() {
     let thaw = format!("kill -CONT {}", host.pid);
     signal(host, Signal::SIGSTOP);
     root.kill_broker();
+    assert!(doubts(&root).contains(&thaw), "also where no broker runs: {}", doubts(&root));
     root.ensure();
     assert!(root.ostler(["list"]).exits(0).text().contains("(silent)"));
     let refused = root.ostler(["reconcile", "s", "--timeout", "60s"]);

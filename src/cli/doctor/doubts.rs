@@ -145,6 +145,11 @@ fn read(root: &StateRoot) -> Result<Known, String> {
             known.hear(&record);
         }
     }
+    for id in known.ids.iter().take(FOLDERS_MAX) {
+        let last = episodes(root, id).into_iter().max();
+        let frozen = last.and_then(|episode| frozen::of_episode(root.path(), id, episode));
+        known.frozen.extend(frozen.map(|frozen| (id.clone(), frozen)));
+    }
     for (_, session) in &known.doubted {
         *known.mail.entry(session.clone()).or_default() += 1;
     }
@@ -214,12 +219,15 @@ fn unknown_hosts(root: &StateRoot, known: &Known) -> Check {
 }
 
 fn has_host(root: &StateRoot, session: &str) -> bool {
+    let mut episodes = episodes(root, session).into_iter();
+    episodes.any(|episode| gather(root.path(), session, episode).is_ok_and(|evidence| evidence.has_host()))
+}
+
+/// The episodes of which there are folders.
+fn episodes(root: &StateRoot, session: &str) -> Vec<u32> {
     let episodes = root.folder().open_folder("sessions").and_then(|sessions| sessions.open_folder(session));
-    let episodes = episodes.and_then(|folder| folder.names()).unwrap_or_default();
-    episodes
-        .iter()
-        .filter_map(|name| name.parse().ok())
-        .any(|episode| gather(root.path(), session, episode).is_ok_and(|evidence| evidence.has_host()))
+    let names = episodes.and_then(|folder| folder.names()).unwrap_or_default();
+    names.iter().filter_map(|name| name.parse().ok()).collect()
 }
 
 #[cfg(test)]
