@@ -201,3 +201,26 @@ fn field_g12_a_turn_that_was_cut_off_counts_as_nothing_that_waits() {
     }
     assert_eq!(root.lines(GOT), ["work", "work", "work", "one", "two"]);
 }
+
+/// Who asked was killed in its turn: an answer to that is late, once and for all, and the next life is written to as any other.
+#[test]
+fn field_g17_what_was_asked_ends_with_the_process_that_asked() {
+    let root = Root::new();
+    let session = root.spawn(&["--adapter", "lines", "--name", "own"], &["cat"])["id"].clone();
+    let tell = |event: &str, episode: u32, key: &str| {
+        let told = json!({"key": key, "event": event, "turn": 1, "episode": episode});
+        client_within(&root, &session).call(Method::SessionTurn, told).unwrap_or_else(|error| panic!("{error:?}"))
+    };
+    assert_eq!(tell("begin", 1, "k1")["outcome"], "began");
+    root.session(&session)["pid"].as_i64().and_then(Process::of).expect("its command lives").kill_9();
+    root.json(["wait", "own"]);
+    refused(&root, &["send", "own", "an answer"], 4, "session_terminal");
+    root.json(["resume", "own"]);
+    assert_eq!(status(&root, &session), "ready", "the turn ended with its episode");
+    for key in ["k2", "k3"] {
+        assert_eq!(tell("end", 1, key)["outcome"], "unchanged");
+    }
+    assert_eq!(tell("begin", 1, "k4")["outcome"], "unchanged", "nor does it begin anything in the next one");
+    send(&root, &session, "works again", &["--wait-for", "delivered"]);
+    wait_until(SOON, "its message", || output(&root, &session) == "works again\n");
+}
