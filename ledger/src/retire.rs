@@ -223,10 +223,7 @@ fn link_anew<S: Storage>(storage: &S, file: &str) -> io::Result<()> {
 /// The file before the first that is left may be gone from the folder only as it is seen: a sync that failed ended the process,
 /// and forgot it. It would come back after the next ones went, and what lies between would be a loss. So its name is made and
 /// removed again, durably. The next file's seal tells it.
-fn remove_again<S: Storage>(storage: &S, first: &SegmentFile, retired: &Retirement) -> Result<(), RepairError> {
-    if first.first_seq <= retired.first {
-        return Ok(());
-    }
+fn remove_again<S: Storage>(storage: &S, first: &SegmentFile) -> Result<(), RepairError> {
     let count = line(storage, first, 1, SealBody::of).map_err(RepairError::Write)?.and_then(|seal| seal.count);
     // An empty one was made here, before a crash: all before it are gone.
     let Some(before) = count.and_then(|count| first.first_seq.checked_sub(count)) else { return Ok(()) };
@@ -265,7 +262,7 @@ pub(crate) fn take_away<S: Storage>(
         }
         storage.sync_folder(Folder::Archive).map_err(RepairError::Write)?;
     }
-    remove_again(storage, &past.segments[0], retired)?;
+    remove_again(storage, &past.segments[0])?;
     for file in &files {
         storage.unlink(in_ledger(file)).map_err(RepairError::Write)?;
         storage.sync_folder(Folder::Ledger).map_err(RepairError::Sync)?;

@@ -308,6 +308,26 @@ fn stopped_by_a_sync(keep: bool, after: u64) -> Option<(SimulatedDisk, Files)> {
     failed.then_some((disk, before))
 }
 
+/// A name whose removal a failed sync forgot must not come back once the file behind it has gone.
+#[test]
+fn the_next_retirement_makes_sure_that_the_one_before_is_over() {
+    let mut failed = 0;
+    for (keep, after) in [true, false].into_iter().flat_map(|keep| (0..12).map(move |after| (keep, after))) {
+        let Some((disk, _before)) = stopped_by_a_sync(keep, after) else { continue };
+        failed += 1;
+        let mut ledger = open_small(&disk, BOOT);
+        while ledger.sealed().len() < 2 {
+            turn(&mut ledger, &[entry(Some("a"), "on")]);
+        }
+        retire(&mut ledger, 1, keep).unwrap();
+        drop(ledger);
+        disk.crash(Crash::PowerLoss, after);
+        drop(open_small(&disk, OTHER_BOOT));
+        assert!(check(&disk).ok(), "keep {keep}, after {after}");
+    }
+    assert!(failed >= 8, "{failed}");
+}
+
 #[test]
 fn what_could_go_and_what_it_needs_is_told_before() {
     let (disk, mut ledger) = sample();
