@@ -257,8 +257,9 @@ pub(crate) fn take_away<S: Storage>(
 ) -> Result<(), RepairError> {
     let files: Vec<String> = past.segments[..left].iter().map(SegmentFile::file).collect();
     if retired.kept {
-        for file in &files {
-            link_anew(storage, file).map_err(RepairError::Write)?;
+        // An empty one was made by `remove_again`, before a crash; the archive has it whole.
+        for segment in past.segments[..left].iter().filter(|segment| segment.content > 0) {
+            link_anew(storage, &segment.file()).map_err(RepairError::Write)?;
         }
         storage.sync_folder(Folder::Archive).map_err(RepairError::Write)?;
     }

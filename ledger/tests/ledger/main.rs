@@ -23,6 +23,7 @@ mod proofs;
 mod readers;
 mod reserve;
 mod retirement;
+mod retirement_again;
 mod seals;
 mod sessions;
 mod snapshots;

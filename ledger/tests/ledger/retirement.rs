@@ -16,21 +16,21 @@ use crate::history::forge;
 use crate::judges::Judges;
 use crate::support::*;
 
-type Files = Vec<(String, Vec<u8>)>;
+pub(crate) type Files = Vec<(String, Vec<u8>)>;
 type Harm<'a> = &'a dyn Fn(&mut Vec<u8>);
 
-fn small(boot: &str) -> Options {
+pub(crate) fn small(boot: &str) -> Options {
     Options { segment_bytes: 1500, ..options(boot) }
 }
 
-fn open_small(disk: &SimulatedDisk, boot: &str) -> Ledger<SimulatedStorage> {
+pub(crate) fn open_small(disk: &SimulatedDisk, boot: &str) -> Ledger<SimulatedStorage> {
     let (ledger, recovery) = Ledger::open(disk.storage(), small(boot)).unwrap();
     assert_eq!((recovery.problems, recovery.degraded, recovery.loss), (Vec::new(), Vec::new(), false));
     ledger
 }
 
 /// Six segments; one session lives, one has ended, one was silent since the first segment.
-fn sample() -> (SimulatedDisk, Ledger<SimulatedStorage>) {
+pub(crate) fn sample() -> (SimulatedDisk, Ledger<SimulatedStorage>) {
     let disk = SimulatedDisk::new();
     let mut ledger = open_small(&disk, BOOT);
     turn(&mut ledger, &[entry(Some("silent"), "once"), last_entry("gone", "and away")]);
@@ -46,17 +46,21 @@ fn carry() -> Vec<Entry> {
     vec![again("silent".to_owned()), again("a".to_owned())]
 }
 
-fn retire(ledger: &mut Ledger<SimulatedStorage>, segments: usize, keep: bool) -> Result<Retired, RetireError> {
+pub(crate) fn retire(
+    ledger: &mut Ledger<SimulatedStorage>,
+    segments: usize,
+    keep: bool,
+) -> Result<Retired, RetireError> {
     ledger.retire(segments, &carry(), None, &STAMP, keep)
 }
 
 /// As both judges say.
-fn check(disk: &SimulatedDisk) -> VerifyReport {
+pub(crate) fn check(disk: &SimulatedDisk) -> VerifyReport {
     let options = VerifyOptions { boot: None, since: None };
     Judges::new().report(&jsonl(disk), &options, &|| "what is retired".to_owned())
 }
 
-fn jsonl(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn jsonl(disk: &SimulatedDisk) -> Vec<(String, Vec<u8>)> {
     segments(disk).into_iter().filter(|(file, _bytes)| file.ends_with(".jsonl")).collect()
 }
 
@@ -272,62 +276,6 @@ fn an_archive_that_takes_no_files_is_refused_before_anything_is_written() {
     assert_eq!(archived(&disk), before[..2]);
 }
 
-/// A failed sync is forgotten: the next one succeeds, and what was done before is not on the disk. Each sync of a folder fails
-/// once, the next opening ends what was begun, or comes so far, and the machine loses power.
-#[test]
-fn what_a_failed_sync_of_a_folder_forgot_is_done_again() {
-    for keep in [true, false] {
-        let mut failed = 0;
-        while stopped_by_a_sync(keep, failed).is_some() {
-            for call in (0..24).chain([100]) {
-                let context = format!("keep {keep}, sync {failed}, then call {call}");
-                let (disk, before) = stopped_by_a_sync(keep, failed).unwrap();
-                disk.stop_at(Stop::Before(call));
-                drop(Ledger::open(disk.storage(), small(BOOT)));
-                disk.crash(Crash::PowerLoss, call);
-                whole(&disk, &before, keep, &context);
-                drop(Ledger::open(disk.storage(), small(OTHER_BOOT)).unwrap());
-                disk.crash(Crash::PowerLoss, call);
-                whole(&disk, &before, keep, &context);
-            }
-            failed += 1;
-        }
-        assert!(failed >= 4, "{failed}");
-    }
-}
-
-/// A retirement in which that sync of a folder fails, if there are so many; its process is gone. What there was before.
-fn stopped_by_a_sync(keep: bool, after: u64) -> Option<(SimulatedDisk, Files)> {
-    let (disk, mut ledger) = sample();
-    let before = jsonl(&disk);
-    disk.inject(Fault { call: Call::SyncFolder, after, kind: FaultKind::Error(ErrorKind::Other) });
-    drop(retire(&mut ledger, 3, keep));
-    drop(ledger);
-    let failed = disk.faults_left() == 0;
-    disk.crash(Crash::Kill, after);
-    failed.then_some((disk, before))
-}
-
-/// A name whose removal a failed sync forgot must not come back once the file behind it has gone.
-#[test]
-fn the_next_retirement_makes_sure_that_the_one_before_is_over() {
-    let mut failed = 0;
-    for (keep, after) in [true, false].into_iter().flat_map(|keep| (0..12).map(move |after| (keep, after))) {
-        let Some((disk, _before)) = stopped_by_a_sync(keep, after) else { continue };
-        failed += 1;
-        let mut ledger = open_small(&disk, BOOT);
-        while ledger.sealed().len() < 2 {
-            turn(&mut ledger, &[entry(Some("a"), "on")]);
-        }
-        retire(&mut ledger, 1, keep).unwrap();
-        drop(ledger);
-        disk.crash(Crash::PowerLoss, after);
-        drop(open_small(&disk, OTHER_BOOT));
-        assert!(check(&disk).ok(), "keep {keep}, after {after}");
-    }
-    assert!(failed >= 8, "{failed}");
-}
-
 #[test]
 fn what_could_go_and_what_it_needs_is_told_before() {
     let (disk, mut ledger) = sample();
@@ -479,7 +427,7 @@ fn a_crash_at_any_call_leaves_the_old_or_the_new() {
 }
 
 /// Verifies, and nothing that is to be kept is gone; how many segments are.
-fn whole(disk: &SimulatedDisk, before: &[(String, Vec<u8>)], keep: bool, context: &str) -> usize {
+pub(crate) fn whole(disk: &SimulatedDisk, before: &[(String, Vec<u8>)], keep: bool, context: &str) -> usize {
     // What a power loss tears is told from forgery by the boot that follows.
     let options = VerifyOptions { boot: Some("the boot behind it".to_owned()), since: None };
     let report = ostler_ledger::verify(&disk.storage(), &options).unwrap();
