@@ -88,7 +88,11 @@ pub(super) fn message(state: &mut State, sid: &SessionId, ep: u32, body: &Messag
         }
         MessageChange::Cancelled { reason } => end(&mut message, MessageState::Cancelled, Some(reason), at)?,
         MessageChange::Failed { reason } => end(&mut message, MessageState::Failed, Some(reason), at)?,
-        MessageChange::Expired => end(&mut message, MessageState::Expired, None, at)?,
+        MessageChange::Expired => {
+            // One that was sent again may have been taken the first time.
+            let reason = message.reason.clone();
+            end(&mut message, MessageState::Expired, reason.as_ref(), at)?;
+        }
     }
     let turned_away = was.state == MessageState::Sending && message.state != MessageState::Delivered;
     state.relist(&was, message);

@@ -19,7 +19,7 @@ use ostler::broker::snapshot::Snapshot;
 use ostler::broker::turn::{Planted, Told};
 use ostler::broker::view::View;
 use ostler::machine::limits::Retention;
-use ostler::machine::{Effect, Observation, Word};
+use ostler::machine::{Carried, Effect, MessageState, Observation, Word};
 use ostler_ledger::RetireError;
 use ostler_ledger::storage::{Call, SimulatedDisk, SimulatedStorage};
 use std::cell::RefCell;
@@ -275,16 +275,30 @@ impl Broker {
         scene.trace.line(format!("  {told}"));
         for post in posts {
             if let Post::Word { observation, .. } = &post {
-                scene.trace.mark(format!("word {}", word(&observation.word)));
+                let probed = if told.starts_with("probe") { " by a journal" } else { "" };
+                scene.trace.mark(format!("word {}{probed}", word(&observation.word)));
                 self.echoes.extend(lasts(&observation.word).then(|| observation.clone()));
             }
             self.mail.push_back(post);
         }
     }
 
+    /// What was said of attempts of messages that are at another one now: hearing it again must change nothing.
+    pub(super) fn late_mail(&self) -> Vec<Observation> {
+        let state = self.view.read();
+        let is_late = |echo: &&Observation| {
+            let Word::Mail { message, attempt, .. } = &echo.word else { return false };
+            let message = state.messages.get(message);
+            message.is_some_and(|message| message.state == MessageState::Sending && message.attempt != *attempt)
+        };
+        self.echoes.iter().filter(is_late).cloned().collect()
+    }
+
     /// The same word once more, late.
     pub(super) fn echo(&mut self, random: &mut Random) {
-        if let Some(observation) = random.pick(&self.echoes) {
+        let late = self.late_mail();
+        let observation = random.pick(&late).filter(|_| random.chance(800));
+        if let Some(observation) = observation.or_else(|| random.pick(&self.echoes)) {
             self.mail.push_back(Post::Word { observation, answers: false });
         }
     }
@@ -440,14 +454,18 @@ fn arrive(ticket: Ticket, reply: &Reply, scene: &mut Scene<'_>) -> Checked {
 /// Whether it is certain that a word will still hold when it is heard late or twice.
 fn lasts(word: &Word) -> bool {
     match word {
-        Word::Started(_) | Word::Exited { .. } | Word::HostLost | Word::MachineLost | Word::Removed => true,
+        Word::Started(_)
+        | Word::Exited { .. }
+        | Word::HostLost
+        | Word::MachineLost
+        | Word::Removed
+        | Word::Mail { .. } => true,
         Word::LaunchFailed { .. }
         | Word::NeverOpened
         | Word::Adopted(_)
         | Word::Foreign { .. }
         | Word::Interrupted { .. }
-        | Word::Turn { .. }
-        | Word::Mail { .. } => false,
+        | Word::Turn { .. } => false,
     }
 }
 
@@ -461,8 +479,11 @@ fn word(word: &Word) -> &'static str {
         Word::MachineLost => "machine lost",
         Word::Adopted(_) => "adopted",
         Word::Foreign { .. } => "foreign",
-        Word::Mail { .. } => "mail",
         Word::Turn { .. } => "session turn",
+        Word::Mail { carried: Carried::Taken { .. }, .. } => "mail taken",
+        Word::Mail { carried: Carried::NotTaken, .. } => "mail not taken",
+        Word::Mail { carried: Carried::Refused { .. }, .. } => "mail refused",
+        Word::Mail { carried: Carried::Unknown { .. }, .. } => "mail unknown",
         Word::Interrupted { .. } => "interrupted",
         Word::Removed => "removed",
     }

@@ -3,7 +3,9 @@
 
 use super::computer::{Quality, Spec};
 use super::random::Random;
-use ostler::machine::{Digest, Key, Kind, Name, OperationId, Outcome, Scope, SessionId, State, limits};
+use ostler::machine::{
+    Digest, Key, Kind, MessageId, MessageState, Name, OperationId, Outcome, Scope, SessionId, State, Status, limits,
+};
 use std::collections::BTreeMap;
 
 /// One wish, under one key. Asked again, it is the same request.
@@ -36,6 +38,10 @@ pub(super) enum Wish {
     Prune { older_ms: u64 },
     Reconcile { target: Aim },
     Resolve { operation: OperationId, succeeded: bool },
+    Send { target: Aim, expires_in_ms: Option<u64>, resume: bool },
+    Cancel { message: MessageId },
+    ResolveMessage { message: MessageId, again: bool },
+    Interrupt { target: Aim },
 }
 
 /// How a session is named.
@@ -56,6 +62,8 @@ pub(super) struct Habits {
     pub(super) long_records: usize,
     /// How often a session asks, not the owner.
     pub(super) sessions_ask: usize,
+    /// How often a wish is about messages.
+    pub(super) messages: usize,
 }
 
 /// All clients.
@@ -80,7 +88,11 @@ impl Wish {
             | Self::Delete { .. }
             | Self::Prune { .. }
             | Self::Reconcile { .. }
-            | Self::Resolve { .. } => format!("{self:?}"),
+            | Self::Resolve { .. }
+            | Self::Send { .. }
+            | Self::Cancel { .. }
+            | Self::ResolveMessage { .. }
+            | Self::Interrupt { .. } => format!("{self:?}"),
         }
     }
 
@@ -93,6 +105,10 @@ impl Wish {
             Self::Prune { .. } => Kind::Prune,
             Self::Reconcile { .. } => Kind::Reconcile,
             Self::Resolve { .. } => Kind::Resolve,
+            Self::Send { .. } => Kind::Send,
+            Self::Cancel { .. } => Kind::Cancel,
+            Self::ResolveMessage { .. } => Kind::ResolveMessage,
+            Self::Interrupt { .. } => Kind::Interrupt,
         }
     }
 }
@@ -129,6 +145,7 @@ impl Clients {
                 .weighted(&[(17, Quality::Good), (2, Quality::NotFound), (1, Quality::NoFolder)])
                 .unwrap_or(Quality::Good),
             stubborn: random.chance(250),
+            lines: random.chance(600),
             brief: random.chance(450),
         };
         let digest = Digest(digest);
@@ -184,6 +201,11 @@ impl Clients {
         {
             return Wish::Reconcile { target: Aim::Id(session) };
         }
+        if random.chance(self.habits.messages)
+            && let Some(wish) = letter(state, &aim, random)
+        {
+            return wish;
+        }
         let spawns = if sessions.len() < 3 { 60 } else { 12 };
         let grace_ms = random.pick(&[0, 50, 2_000, 10_000]).unwrap_or(0);
         let what = random.weighted(&[(spawns, 0), (18, 1), (16, 2), (7, 3), (9, 4), (3, 5), (1, 6), (2, 7)]);
@@ -231,6 +253,42 @@ impl Clients {
             intent.unsure = true;
         }
     }
+}
+
+/// A wish about messages: to sessions that have messages read to them, mostly.
+fn letter(state: &State, aim: &impl Fn(&mut Random) -> Aim, random: &mut Random) -> Option<Wish> {
+    let in_state = |wanted: MessageState| {
+        let rows = state.messages.values().filter(move |message| message.state == wanted);
+        rows.map(|message| message.id).collect::<Vec<_>>()
+    };
+    if let Some(message) = random.pick(&in_state(MessageState::Uncertain)).filter(|_| random.chance(850)) {
+        let session = state.messages.get(&message).and_then(|message| state.sessions.get(&message.session))?;
+        let again = random.chance(850);
+        if again && !session.status.is_live() && random.chance(600) {
+            return Some(Wish::Resume { target: Aim::Id(session.id.clone()) });
+        }
+        return Some(Wish::ResolveMessage { message, again });
+    }
+    let waiting = state.messages.values().next_back().map(|message| message.id);
+    if let Some(message) = random.pick(&in_state(MessageState::Queued)).or(waiting).filter(|_| random.chance(80)) {
+        return Some(Wish::Cancel { message });
+    }
+    let lost = state.sessions.values().filter(|session| session.status == Status::Interrupted);
+    let lost: Vec<SessionId> = lost.map(|session| session.id.clone()).collect();
+    if let Some(session) = random.pick(&lost).filter(|_| random.chance(700)) {
+        return Some(Wish::Resume { target: Aim::Id(session) });
+    }
+    let lines = state.sessions.values().filter(|session| session.adapter.pushes());
+    let lines: Vec<SessionId> = lines.map(|session| session.id.clone()).collect();
+    let target = match random.pick(&lines) {
+        Some(session) if !random.chance(100) => Aim::Id(session),
+        Some(_) | None => aim(random),
+    };
+    if random.chance(60) {
+        return Some(Wish::Interrupt { target });
+    }
+    let expires_in_ms = random.pick(&[None, None, Some(40), Some(2_000)]).flatten();
+    Some(Wish::Send { target, expires_in_ms, resume: random.chance(250) })
 }
 
 fn name(random: &mut Random) -> Name {

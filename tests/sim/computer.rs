@@ -2,11 +2,12 @@
 //! It outlives every broker. It also is the witness: it counts each execution of a command, and knows at once when one
 //! ran that must not.
 
+use super::letters::{Letter, Receipt};
 use super::trace::{Checked, claim};
 use ostler::host::wire::{Exit, ExitRecord, FileIdentity, HostRecord, StartFailure};
-use ostler::machine::{Process, SessionId, Time};
+use ostler::machine::{OperationId, Process, SessionId, Time};
 use ostler::os::identity::{Liveness, ProcessIdentity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One episode of one session.
 pub(super) type Run = (SessionId, u32);
@@ -20,6 +21,8 @@ pub(super) struct Spec {
     pub(super) stubborn: bool,
     /// It ends soon, by itself.
     pub(super) brief: bool,
+    /// Messages go to its standard input.
+    pub(super) lines: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(super) struct Episode {
     pub(super) record: Record,
     /// `exit.json`, once complete.
     pub(super) exit: Option<ExitRecord>,
+    /// Attempts to deliver messages, by their tokens.
+    pub(super) journal: BTreeMap<u64, Letter>,
     /// Somebody else laid hands on it: what it says may be anything.
     pub(super) tampered: bool,
 }
@@ -95,6 +100,17 @@ pub(super) struct Host {
     pub(super) record: Option<Box<HostRecord>>,
     /// A broker asked it to end; boot clock.
     pub(super) stop: Option<u64>,
+    /// The attempt of a message that it is at.
+    pub(super) letter: Option<u64>,
+    /// The operations for which it has signalled its command.
+    pub(super) signalled: BTreeSet<OperationId>,
+}
+
+impl Host {
+    /// Whether it has something to do by itself.
+    pub(super) fn is_restless(&self) -> bool {
+        self.stage != Stage::Running || self.stop.is_some() || self.letter.is_some()
+    }
 }
 
 /// What a host told its starter through the pipe. It stays readable when the host is gone.
@@ -122,6 +138,8 @@ pub(super) struct Computer {
     pub(super) reports: BTreeMap<u32, Report>,
     /// Every execution of a command, and its pid: the effects that count.
     pub(super) executions: BTreeMap<Run, u32>,
+    /// Every message that a command has, in order, with each time that it came.
+    pub(super) received: Vec<Receipt>,
     /// How commands ended whose host saw it.
     pub(super) ends: BTreeMap<Run, Exit>,
     last_pid: u32,
@@ -142,6 +160,7 @@ impl Computer {
             commands: BTreeMap::new(),
             reports: BTreeMap::new(),
             executions: BTreeMap::new(),
+            received: Vec::new(),
             ends: BTreeMap::new(),
             last_pid: 100,
             last_inode: 0,
@@ -225,7 +244,13 @@ impl Computer {
 
     /// Hosts that have something to do by themselves.
     pub(super) fn restless_hosts(&self) -> usize {
-        self.hosts.values().filter(|host| host.stage != Stage::Running || host.stop.is_some()).count()
+        self.hosts.values().filter(|host| host.is_restless()).count()
+    }
+
+    /// The hosts that are at a message.
+    pub(super) fn posting(&self) -> Vec<u32> {
+        let hosts = self.hosts.iter().filter(|(_, host)| host.letter.is_some());
+        hosts.map(|(pid, _)| *pid).collect()
     }
 
     /// Whether the command of this episode lives.
@@ -252,6 +277,7 @@ impl Computer {
             holder: None,
             record: Record::Absent,
             exit: None,
+            journal: BTreeMap::new(),
             tampered: false,
         });
     }

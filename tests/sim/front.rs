@@ -7,8 +7,8 @@ use super::hands::Hands;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Adapter, Digest, Evidence, Known, Operation, OperationId, PreparedSession, Recalled, Refusal,
-    Request, Scope, SessionId, State, Target,
+    Action, Actor, Adapter, Body, Digest, Evidence, Known, MessageId, Mode, Operation, OperationId, Parcel,
+    PreparedSession, Recalled, Refusal, Request, Scope, SessionId, State, Target, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,12 +34,16 @@ struct Call {
     /// Waits until the last host of this session has let go, to prepare this episode.
     preparing: Option<(SessionId, u32)>,
     preparations: u32,
+    /// The episode that was prepared for it.
+    prepared: Option<u32>,
     known: Option<OperationId>,
     recalled: Vec<Recalled>,
     /// Waits until somebody has looked at this session.
     looking: Option<SessionId>,
     /// What was seen of it.
     evidence: Option<Evidence>,
+    /// Its text is on disk.
+    stored: bool,
 }
 
 /// An answer on its way.
@@ -107,10 +111,12 @@ impl Front {
             made: None,
             preparing: None,
             preparations: 0,
+            prepared: None,
             known,
             recalled,
             looking: None,
             evidence: None,
+            stored: false,
         };
         if view.known(&intent.scope, &intent.key) == Known::Nowhere {
             call.made = make(intent, computer, random);
@@ -162,6 +168,7 @@ impl Front {
         }
         let run = call.preparing.clone().filter(|(session, episode)| !computer.held_before(session, *episode))?;
         call.preparing = None;
+        call.prepared = Some(run.1);
         let intent = &intents[call.intent];
         // Its session may have been removed meanwhile; then the turn will say so.
         if let Some(spec) = computer.folders.get(&run.0).map(|folder| folder.spec) {
@@ -202,6 +209,12 @@ impl Front {
             };
             self.calls.insert(ticket, call);
             return again;
+        }
+        if matches!(told, Told::Store { .. }) && !call.stored {
+            call.stored = true;
+            let again = request(intent, &call, call.prepared, view);
+            self.calls.insert(ticket, call);
+            return Some((ticket, again));
         }
         if let Told::Look { session } = told {
             call.preparations += 1;
@@ -262,6 +275,11 @@ fn unmake(made: Option<SessionId>, computer: &mut Computer) {
     }
 }
 
+fn letter(message: MessageId, view: &State) -> Result<MessageId, Refusal> {
+    let found = view.messages.get(&message).map(|found| found.id);
+    found.ok_or_else(|| Refusal::NoMessage { given: message.to_string() })
+}
+
 fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> Request {
     let find = |aim: &Aim| -> Target {
         let found = match aim {
@@ -275,7 +293,7 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             prepared: call.made.as_ref().map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
             name: name.clone(),
             labels: labels.clone(),
-            adapter: Adapter::Inbox,
+            adapter: if intent.spec.lines { Adapter::Lines } else { Adapter::Inbox },
         },
         Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
         Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms },
@@ -291,6 +309,22 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             let operation = found.ok_or_else(|| Refusal::NoOperation { given: operation.to_string() });
             Action::Resolve { operation, succeeded: *succeeded, reason: "seen".to_owned() }
         }
+        Wish::Send { target, expires_in_ms, resume } => Action::Send(Box::new(Parcel {
+            target: find(target),
+            mode: Mode::Queue,
+            body: call.stored.then_some(Body { file: 1, offset: 0, bytes: 1, digest: Digest([0xb0; 32]) }),
+            bytes: 1,
+            is_long: false,
+            expires_in_ms: *expires_in_ms,
+            resume: *resume,
+            prepared: episode,
+            interrupt_within_ms: limits::INTERRUPT_WITHIN_MS,
+        })),
+        Wish::Cancel { message } => Action::Cancel { message: letter(*message, view) },
+        Wish::ResolveMessage { message, again } => {
+            Action::ResolveMessage { message: letter(*message, view), again: *again }
+        }
+        Wish::Interrupt { target } => Action::Interrupt { target: find(target) },
     };
     let sid = match &intent.scope {
         Scope::Owner => None,

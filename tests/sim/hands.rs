@@ -4,12 +4,15 @@
 use super::computer::{Computer, Holder, Host, Report, Run, Stage};
 use super::evidence::{doubt, exited, facts, facts_at_end, phase, verdict};
 use super::front::Ticket;
+use super::letters;
 use super::random::Random;
 use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
-use ostler::machine::{self, Effect, Hand, Observation, Phase, Session, SessionId, State, Word, limits};
-use std::collections::BTreeMap;
+use ostler::machine::{
+    self, Effect, Hand, MessageId, Observation, OperationId, Phase, Session, SessionId, State, Word, limits,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is under way.
@@ -40,6 +43,12 @@ enum What {
     Stop { deadline_us: u64, since_us: u64 },
     /// The files go, once no lock is held.
     Remove,
+    /// A message and its token go to the host.
+    Deliver((MessageId, u64)),
+    /// The journal of a host that is no more is asked about them.
+    Probe((MessageId, u64)),
+    /// The host is asked to signal its command.
+    Interrupt(OperationId),
 }
 
 #[derive(Clone, Debug)]
@@ -68,8 +77,14 @@ impl Hands {
                 ((session, episode), What::Stop { deadline_us: deadline_boot_us, since_us })
             }
             Effect::Remove { session } => ((session, 0), What::Remove),
-            Effect::Deliver { .. } | Effect::Interrupt { .. } | Effect::Probe { .. } => {
-                unreachable!("nobody sends a message here")
+            Effect::Deliver { session, episode, message, attempt } => {
+                ((session, episode), What::Deliver((message, attempt)))
+            }
+            Effect::Probe { session, episode, message, attempt } => {
+                ((session, episode), What::Probe((message, attempt)))
+            }
+            Effect::Interrupt { session, episode, operation, turn: _ } => {
+                ((session, episode), What::Interrupt(operation))
             }
         };
         self.add(run, what);
@@ -145,6 +160,12 @@ impl Hands {
                 self.stop(number, task, (*deadline_us, *since_us), computer, random)
             }
             What::Remove => self.remove(number, task, computer, random, view),
+            What::Deliver(attempt) => self.deliver(number, task, *attempt, computer, random),
+            What::Probe(attempt) => {
+                let word = mail(*attempt, letters::probe(computer, &task.run, attempt.1));
+                ("reads a journal", self.done(number, &task.run, word))
+            }
+            What::Interrupt(operation) => self.interrupt(number, task, *operation, computer),
         }
     }
 
@@ -207,7 +228,9 @@ impl Hands {
         }
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
-        let host = Host { run: task.run.clone(), identity, stage: Stage::Forked, command: 0, record: None, stop: None };
+        let (stage, run) = (Stage::Forked, task.run.clone());
+        let signalled = BTreeSet::new();
+        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None, signalled };
         computer.hosts.insert(pid, host);
         self.change(number, What::Await(pid));
         ("starts a host", Vec::new())
@@ -328,6 +351,49 @@ impl Hands {
         }
     }
 
+    /// Whether this broker is connected to the host of an episode that lives.
+    fn reaches(&self, run: &Run, computer: &Computer) -> Option<u32> {
+        let linked = self.links.get(&run.0).filter(|linked| linked.episode == run.1)?;
+        computer.hosts.contains_key(&linked.pid).then_some(linked.pid)
+    }
+
+    fn deliver(
+        &mut self,
+        number: u64,
+        task: &Task,
+        attempt: (MessageId, u64),
+        computer: &mut Computer,
+        random: &mut Random,
+    ) -> (&'static str, Vec<Post<Ticket>>) {
+        if self.reaches(&task.run, computer).is_none() || random.chance(50) {
+            self.tasks.remove(&number);
+            return ("no answer", vec![Post::Again(task.run.0.clone(), Hand::Mail)]);
+        }
+        match letters::hand_over(computer, &task.run, attempt) {
+            Some(carried) => ("its host answers", self.done(number, &task.run, mail(attempt, carried))),
+            None => ("not yet", Vec::new()),
+        }
+    }
+
+    fn interrupt(
+        &mut self,
+        number: u64,
+        task: &Task,
+        operation: OperationId,
+        computer: &mut Computer,
+    ) -> (&'static str, Vec<Post<Ticket>>) {
+        let pid = self.reaches(&task.run, computer);
+        let Some(host) = pid.and_then(|pid| computer.hosts.get_mut(&pid)) else {
+            self.tasks.remove(&number);
+            return ("no answer", vec![Post::Again(task.run.0.clone(), Hand::Signal)]);
+        };
+        let sent = host.stage == Stage::Running;
+        if sent {
+            host.signalled.insert(operation);
+        }
+        ("its host answers", self.done(number, &task.run, Word::Interrupted { operation, sent }))
+    }
+
     fn remove(
         &mut self,
         number: u64,
@@ -390,8 +456,15 @@ impl What {
             Self::Look { answers: false, .. } => "look",
             Self::Stop { .. } => "stop",
             Self::Remove => "remove",
+            Self::Deliver(_) => "deliver",
+            Self::Probe(_) => "probe",
+            Self::Interrupt(_) => "interrupt",
         }
     }
+}
+
+fn mail((message, attempt): (MessageId, u64), carried: machine::Carried) -> Word {
+    Word::Mail { message, attempt, carried }
 }
 
 fn word_of(run: &Run, word: Word, answers: bool) -> Post<Ticket> {

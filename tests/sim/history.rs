@@ -19,6 +19,8 @@ struct Story {
     kind: String,
     /// The episode that it was to start.
     starts: Option<Run>,
+    /// The episode that its message wakes.
+    wakes: Option<Run>,
     outcomes: Vec<String>,
 }
 
@@ -67,14 +69,14 @@ pub(super) fn told(disk: &SimulatedDisk, intents: &[Intent], computer: &Computer
     for (op, story) in &stories {
         let settled: Vec<&String> = story.outcomes.iter().filter(|outcome| *outcome != "uncertain").collect();
         claim(settled.len() <= 1, || format!("law 5: {op} has the outcomes {:?}", story.outcomes))?;
-        let Some(run) = &story.starts else { continue };
+        let Some(run) = story.starts.as_ref().or(story.wakes.as_ref()) else { continue };
         claim(started.insert(run), || format!("law 5: {run:?} is started by two operations"))?;
         if ran(run) {
             let op = OperationId::parse(op).map_err(|error| Broken(format!("{op}: {error}")))?;
             effects.entry(&story.key).or_default().push(op);
         }
         match settled.first().map(|outcome| outcome.as_str()) {
-            Some("succeeded") if !story.outcomes.contains(&"uncertain".to_owned()) => {
+            Some("succeeded") if story.starts.is_some() && !story.outcomes.contains(&"uncertain".to_owned()) => {
                 claim(ran(run), || format!("law 7: {op} succeeded and {run:?} never ran"))?;
             }
             Some("aborted") => claim(!ran(run), || format!("law 7: {op} is aborted and {run:?} ran"))?,
@@ -148,7 +150,7 @@ fn chains(disk: &SimulatedDisk) -> Checked {
 
 fn stories(disk: &SimulatedDisk) -> Checked<BTreeMap<String, Story>> {
     let mut stories: BTreeMap<String, Story> = BTreeMap::new();
-    let mut generation = 0;
+    let (mut generation, mut sent) = (0, String::new());
     let copy = whole(disk).storage();
     for record in Records::new(&copy) {
         let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
@@ -167,9 +169,16 @@ fn stories(disk: &SimulatedDisk) -> Checked<BTreeMap<String, Story>> {
                 let scope = value["act"]["sid"].as_str().map(str::to_owned);
                 let outcomes = Vec::new();
                 let (kind, digest) = (text("kind"), text("req"));
-                let story = Story { key: (scope, text("key")), digest, kind, starts: run, outcomes };
+                let key = (scope, text("key"));
+                sent = text("op");
+                let story = Story { key, digest, kind, starts: run, wakes: None, outcomes };
                 let again = stories.insert(text("op"), story);
                 claim(again.is_none(), || format!("{} is accepted twice", text("op")))?;
+            }
+            "session" if value["body"]["woken"].is_object() => {
+                // It stands behind the record of the message in whose turn it is.
+                let story = stories.get_mut(&sent).ok_or_else(|| Broken("a session wakes by itself".to_owned()))?;
+                story.wakes = SessionId::parse(&text("sid")).ok().zip(record.header.ep);
             }
             "finish" => add(&mut stories, &text("op"), text("st"))?,
             "operator" => {

@@ -2,6 +2,7 @@
 //! design section 3.3: lock, record, gate, exec, exit record, lock.
 
 use super::computer::{Computer, Host, Quality, Record, Report, Run, Stage};
+use super::letters;
 use super::random::Random;
 use super::trace::Checked;
 use ostler::host::wire::{Endpoint, Exit, ExitRecord, HostRecord, StartFailure, StartPhase, VERSION};
@@ -125,6 +126,11 @@ fn fail_exec(computer: &mut Computer, pid: u32, host: &Host) -> &'static str {
 }
 
 fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, weather: Weather) -> &'static str {
+    if random.chance(400)
+        && let Some(told) = letters::step(computer, pid, random)
+    {
+        return told;
+    }
     let spec = computer.folders.get(&host.run.0).map(|folder| folder.spec);
     let (stubborn, brief) = spec.map_or((false, false), |spec| (spec.stubborn, spec.brief));
     let killed = host.stop.is_some_and(|deadline_us| computer.now().boot_us >= deadline_us);
@@ -137,6 +143,7 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
         Some(_) | None => return "runs on",
     };
     computer.end_commands(&host.run);
+    letters::close(computer, pid);
     computer.ends.insert(host.run.clone(), exit.clone());
     complete(computer, &host.run, exit);
     advance(computer, pid, Stage::Ended, "sees its command end")

@@ -16,6 +16,7 @@ mod front;
 mod hands;
 mod history;
 mod host;
+mod letters;
 mod oracle;
 mod plan;
 mod planted;

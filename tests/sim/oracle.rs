@@ -48,12 +48,12 @@ impl Oracle {
         let run = match &request.action {
             Action::Spawn { prepared, .. } => prepared.as_ref().map(|prepared| (prepared.id.clone(), 1)),
             Action::Resume { target, prepared } => target.clone().ok().zip(*prepared),
+            Action::Send(parcel) => parcel.target.clone().ok().zip(parcel.prepared),
             Action::Stop { .. }
             | Action::Delete { .. }
             | Action::Prune { .. }
             | Action::Reconcile { .. }
             | Action::Resolve { .. }
-            | Action::Send(_)
             | Action::Cancel { .. }
             | Action::ResolveMessage { .. }
             | Action::Interrupt { .. }

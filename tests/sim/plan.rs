@@ -38,6 +38,7 @@ impl Plan {
             timed_keys: random.pick(&[0, 500, 900]).unwrap_or(500),
             long_records: random.pick(&[0, 100, 500]).unwrap_or(100),
             sessions_ask: random.pick(&[0, 100]).unwrap_or(0),
+            messages: random.pick(&[0, 300, 850]).unwrap_or(300),
         };
         let snapshot_tail_bytes = random.pick(&[1, 10_000, 1_048_576]).unwrap_or(10_000);
         let mut retention = if random.chance(500) { Retention::default() } else { little(random) };

@@ -6,6 +6,7 @@ use super::computer::{Computer, Run, Stage};
 use super::evidence::exit;
 use super::forgetting::Shelf;
 use super::history;
+use super::letters;
 use super::oracle::{Oracle, follows, same_request};
 use super::trace::{Broken, Checked, claim};
 use ostler::broker::fold;
@@ -59,6 +60,7 @@ pub(super) fn archived(scene: &Scene<'_>, view: &View, options: &Options) -> Che
 
 /// A turn is over.
 pub(super) fn turned(state: &State, computer: &Computer) -> Checked {
+    letters::turned(state, computer)?;
     sound(state, computer)
 }
 

@@ -3,9 +3,10 @@
 
 use super::broker::{Broker, Bugs, CROWD, Scene};
 use super::clients::Clients;
-use super::computer::{Computer, Record, Stage};
+use super::computer::{Computer, Record};
 use super::history;
 use super::host::{self, Weather};
+use super::letters;
 use super::oracle::Oracle;
 use super::plan::Plan;
 use super::promises;
@@ -125,7 +126,7 @@ impl<'a> Story<'a> {
                 (wild(1), Act::Beat),
                 (wild(plan.retirements), Act::Retire),
                 (wild(usize::from(plan.crowd) * 2), Act::Crowd),
-                (wild(2), Act::Echo),
+                (wild(2 + broker.late_mail().len().min(2) * 20), Act::Echo),
                 (wild(usize::from(plan.kills > 0)), Act::Fence),
                 (wild(plan.kills), Act::KillBroker),
                 (wild(if whole { plan.stops } else { 0 }), Act::StopBroker),
@@ -170,9 +171,8 @@ impl<'a> Story<'a> {
             }
             Act::Break => self.break_storage(),
             Act::Fill => {
-                let used: usize = self.used();
-                let room = self.random.below(3_000);
-                self.disk.set_capacity(u64::try_from(used + room).ok());
+                let room = self.used() + self.random.below(3_000);
+                self.disk.set_capacity(u64::try_from(room).ok());
                 self.full = true;
             }
             Act::Free => {
@@ -182,7 +182,8 @@ impl<'a> Story<'a> {
             Act::Host => self.host()?,
             Act::KillHost => {
                 let pids: Vec<u32> = self.computer.hosts.keys().copied().collect();
-                if let Some(pid) = self.random.pick(&pids) {
+                let posting = self.random.pick(&self.computer.posting()).filter(|_| self.random.chance(850));
+                if let Some(pid) = posting.or_else(|| self.random.pick(&pids)) {
                     self.trace.line(format!("  host {pid}"));
                     host::kill(&mut self.computer, pid, &mut self.random);
                 }
@@ -464,7 +465,7 @@ impl<'a> Story<'a> {
     /// What keeps everything from being at rest, if anything.
     fn restless(&self) -> Option<String> {
         let mut hosts = self.computer.hosts.iter();
-        if let Some((pid, host)) = hosts.find(|(_, host)| host.stage != Stage::Running || host.stop.is_some()) {
+        if let Some((pid, host)) = hosts.find(|(_, host)| host.is_restless()) {
             return Some(format!("host {pid} is {:?}", host.stage));
         }
         let Some(broker) = &self.broker else { return Some("there is no broker".to_owned()) };
@@ -487,6 +488,8 @@ impl<'a> Story<'a> {
         let segments = files.iter().filter(|file| file.ends_with(".jsonl")).count();
         self.trace.mark(if segments > 1 { "several segments" } else { "one segment" }.to_owned());
         history::told(&self.disk, &self.clients.intents, &self.computer, self.plan.retention)?;
+        letters::rested(&view.read())?;
+        letters::told(&self.disk, &self.computer, self.trace)?;
         drop(broker);
         // The view equals the fold: open it once more and compare.
         self.oracle.published = Some(view);
