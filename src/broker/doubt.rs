@@ -1,7 +1,7 @@
 //! The evidence by which a doubt about a session is ended: its locks, its records, the processes that the ledger and its
 //! files name, and those that carry its mark. It looks only; what it means is the machine's.
 
-use super::hosts::Hosts;
+use super::hosts::{Dialled, Hosts};
 use super::words::{exited, run_of};
 use crate::host::client::evidence::{Evidence, HostFile, LockState};
 use crate::host::client::{Verdict, gather, judge, judge_without_lock};
@@ -45,7 +45,9 @@ impl Hosts {
         }
         let Looked { mut evidence, host, .. } = looked;
         let Some(record) = host.filter(|_| of.status.is_live()) else { return evidence };
-        if self.link(&id, episode).is_some() || self.attach(&id, episode, &record).await.is_ok() {
+        if self.link(&id, episode).is_some()
+            || matches!(self.attach(&id, episode, &record).await, Ok(Dialled::Listening))
+        {
             evidence.answers = run_of(&record);
         }
         evidence

@@ -8,8 +8,8 @@ use super::passed;
 use super::view::View;
 use super::words::{exited, obstacle, phase, run_of};
 use crate::host::client::{Launch, LaunchOutcome, Link, LinkError, Spawner, remove_session_files};
-use crate::host::wire::{EpisodeState, HostRecord, Push, SessionTurn};
-use crate::machine::{Effect, Hand, Observation, SessionId, Word, limits};
+use crate::host::wire::{EpisodeState, Exit, HostRecord, Push, SessionTurn, Status};
+use crate::machine::{self, Effect, Hand, Observation, SessionId, Word, limits};
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
 use std::collections::{BTreeMap, HashMap};
@@ -65,6 +65,15 @@ struct Linked {
     link: Link,
     /// A stop is under way: its answer, with the survivors, stands for the exit.
     stopping: bool,
+}
+
+/// What came of dialling a host.
+#[derive(Debug)]
+pub(super) enum Dialled {
+    /// It is listened to.
+    Listening,
+    /// Its command has ended, and it is still at what that left behind.
+    Ended(Box<Word>),
 }
 
 impl Hosts {
@@ -162,8 +171,10 @@ impl Hosts {
             LaunchOutcome::Started(record) => {
                 let Some(run) = run_of(&record) else { return self.unreadable(session, episode).await };
                 self.answer(session.clone(), episode, Word::Started(run)).await;
-                if self.attach(&session, episode, &record).await.is_err() {
-                    self.rejudge(session, episode).await;
+                match self.attach(&session, episode, &record).await {
+                    Ok(Dialled::Listening) => {}
+                    Ok(Dialled::Ended(word)) => self.heard(session, episode, *word).await,
+                    Err(_) => self.rejudge(session, episode).await,
                 }
             }
             LaunchOutcome::Failed(failure) => {
@@ -270,18 +281,24 @@ impl Hosts {
         listed.or_else(|| state.removals.get(session).copied()).unwrap_or(0)
     }
 
-    /// Dials a host, and from then on listens to it.
+    /// Dials a host, and from then on listens to it. One whose command has ended says so at once: what that left behind has its grace, and
+    /// nobody who waits for the end needs to wait for it. A stop does, because it names what survives.
     pub(super) async fn attach(
         self: &Arc<Self>,
         session: &SessionId,
         episode: u32,
         record: &HostRecord,
-    ) -> Result<(), LinkError> {
+    ) -> Result<Dialled, LinkError> {
         pass(Point::AdoptDial);
         let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
         pass(Point::AdoptDialled);
-        if hello.status.state == EpisodeState::Ended || hello.status.exit.is_some() {
-            return Err(LinkError::Closed);
+        let Status { exit, ended_us, .. } = hello.status;
+        match exit {
+            Some(exit @ (Exit::Code(_) | Exit::Signal(_))) if !self.is_asked_to_stop(session) => {
+                return Ok(Dialled::Ended(Box::new(exited(run_of(record), Some(exit), ended_us, &[]))));
+            }
+            None if hello.status.state != EpisodeState::Ended => {}
+            Some(_) | None => return Err(LinkError::Closed),
         }
         if hello.status.state == EpisodeState::Starting {
             // The gate is open and exec has not answered: nobody knows yet whether the command ever runs.
@@ -296,7 +313,7 @@ impl Hosts {
         if let Some(turn) = hello.status.turn {
             self.turn(session, episode, turn).await;
         }
-        Ok(())
+        Ok(Dialled::Listening)
     }
 
     /// Boxed, because listening may lead to a new look, and that to new listening.
@@ -322,9 +339,7 @@ impl Hosts {
                     ended = true;
                     if !self.is_stopping(&session) {
                         let word = exited(None, Some(exit), Some(ended_us), &[]);
-                        passed::word(&word);
-                        let observation = Observation { session: session.clone(), episode, word };
-                        self.inbox.post(Post::Word { observation, answers: false }).await;
+                        self.heard(session.clone(), episode, word).await;
                     }
                 }
             }
@@ -338,17 +353,24 @@ impl Hosts {
     /// The host's word of a session turn. It stays true whenever it comes.
     async fn turn(&self, session: &SessionId, episode: u32, turn: SessionTurn) {
         let word = Word::Turn { number: turn.number, runs: turn.runs };
-        passed::word(&word);
-        let observation = Observation { session: session.clone(), episode, word };
-        self.inbox.post(Post::Word { observation, answers: false }).await;
+        self.heard(session.clone(), episode, word).await;
     }
 
     /// A host is gone, or never answered: the evidence says what became of it.
     async fn rejudge(self: &Arc<Self>, session: SessionId, episode: u32) {
         let word = self.look(&session, episode).await;
+        self.heard(session, episode, word).await;
+    }
+
+    /// Word that answers no effect.
+    async fn heard(&self, session: SessionId, episode: u32, word: Word) {
         passed::word(&word);
         let observation = Observation { session, episode, word };
         self.inbox.post(Post::Word { observation, answers: false }).await;
+    }
+
+    fn is_asked_to_stop(&self, session: &SessionId) -> bool {
+        self.view.read().sessions.get(session).is_some_and(|of| of.status == machine::Status::Stopping)
     }
 }
 

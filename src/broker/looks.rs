@@ -3,7 +3,7 @@
 
 use super::doubt::identity;
 use super::files;
-use super::hosts::{Hosts, LOOK_AGAIN, LOOK_AGAIN_MAX};
+use super::hosts::{Dialled, Hosts, LOOK_AGAIN, LOOK_AGAIN_MAX};
 use super::words::{exited, foreign, run_of};
 use crate::host::client::{LinkError, Verdict, end_starting_host, finish_dead_host, gather, judge, judge_without_lock};
 use crate::host::wire::{self, HostRecord};
@@ -139,7 +139,8 @@ impl Hosts {
 
     async fn adopt(self: &Arc<Self>, session: &SessionId, episode: u32, record: &HostRecord) -> Option<Found> {
         match self.attach(session, episode, record).await {
-            Ok(()) => Some(match run_of(record) {
+            Ok(Dialled::Ended(word)) => Some(Found::Word(*word)),
+            Ok(Dialled::Listening) => Some(match run_of(record) {
                 Some(run) => Found::Linked(run),
                 None => Found::Word(foreign("its host's record has no readable incarnation")),
             }),

@@ -11,7 +11,7 @@ use ostler::broker::quarantine::{KEPT_MAX, is_quarantined};
 use serde_json::{Value, json};
 
 use crate::support::scene::text;
-use crate::support::{FIXTURE, Process, Root, SOON, wait_until};
+use crate::support::{FIXTURE, Process, Root, SOON, finish, wait_until};
 
 /// A process that has nothing to do with any broker, and would die of any signal that it is sent.
 struct Bystander {
@@ -238,4 +238,18 @@ fn the_socket_of_a_host_that_was_killed_last_goes_with_its_session() {
     assert_eq!(root.sockets().len(), 2, "that of the broker, and that of the host");
     root.json(["delete", text(&session["id"])]);
     wait_until(SOON, "the socket to go", || root.sockets().len() == 1);
+}
+
+/// A broker that is slow to dial finds the command ended and its host at what that left behind, which has ten seconds.
+#[test]
+fn an_end_is_told_at_once_though_nobody_listened_when_it_came() {
+    let root = Root::new();
+    finish(root.command(["ensure"]).env("OSTLER_TEST_FAIL", "adopt.dial=pause:1000"), b"").exits(0);
+    let ready = root.folder().join("ready").to_str().expect("a path of a test").to_owned();
+    let child = format!("ignore-term -- append {ready} yes -- sleep");
+    let session = root.spawn(&[], &[FIXTURE, "child", &child, "--", "until", &ready, "--", "exit", "0"]);
+    root.session_becomes(&session["id"], "exited");
+    let said = root.ostler(["logs", text(&session["id"])]).exits(0).text();
+    let child = said.trim().strip_prefix("child ").and_then(|pid| Process::of(pid.parse().ok()?));
+    child.expect("what the command left behind still has its grace").kill_9();
 }
