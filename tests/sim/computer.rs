@@ -5,9 +5,9 @@
 use super::letters::{Letter, Receipt};
 use super::trace::{Checked, claim};
 use ostler::host::wire::{Exit, ExitRecord, FileIdentity, HostRecord, StartFailure};
-use ostler::machine::{OperationId, Process, SessionId, Time};
+use ostler::machine::{Process, SessionId, Time};
 use ostler::os::identity::{Liveness, ProcessIdentity};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// One episode of one session.
 pub(super) type Run = (SessionId, u32);
@@ -102,8 +102,6 @@ pub(super) struct Host {
     pub(super) stop: Option<u64>,
     /// The attempt of a message that it is at.
     pub(super) letter: Option<u64>,
-    /// The operations for which it has signalled its command.
-    pub(super) signalled: BTreeSet<OperationId>,
 }
 
 impl Host {

@@ -12,7 +12,7 @@ use ostler::host::wire::HostRecord;
 use ostler::machine::{
     self, Effect, Hand, MessageId, Observation, OperationId, Phase, Session, SessionId, State, Word, limits,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What is under way.
@@ -229,8 +229,7 @@ impl Hands {
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
         let (stage, run) = (Stage::Forked, task.run.clone());
-        let signalled = BTreeSet::new();
-        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None, signalled };
+        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None };
         computer.hosts.insert(pid, host);
         self.change(number, What::Await(pid));
         ("starts a host", Vec::new())
@@ -383,14 +382,11 @@ impl Hands {
         computer: &mut Computer,
     ) -> (&'static str, Vec<Post<Ticket>>) {
         let pid = self.reaches(&task.run, computer);
-        let Some(host) = pid.and_then(|pid| computer.hosts.get_mut(&pid)) else {
+        let Some(host) = pid.and_then(|pid| computer.hosts.get(&pid)) else {
             self.tasks.remove(&number);
             return ("no answer", vec![Post::Again(task.run.0.clone(), Hand::Signal)]);
         };
         let sent = host.stage == Stage::Running;
-        if sent {
-            host.signalled.insert(operation);
-        }
         ("its host answers", self.done(number, &task.run, Word::Interrupted { operation, sent }))
     }
 
