@@ -250,6 +250,7 @@ impl Front {
                 key: change.key.clone(),
                 digest: change.digest,
                 digests_since: self.secret.since,
+                family: self.family,
                 action: action.clone(),
                 recalled: recalled.clone(),
             };

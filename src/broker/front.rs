@@ -10,7 +10,7 @@ use super::render::Renderer;
 use super::route::{Change, Route, route};
 use super::secret::Secret;
 use super::view::View;
-use crate::machine::{Scope, Session, SessionId, Status};
+use crate::machine::{Family, Scope, Session, SessionId, Status};
 use crate::os::filesystem;
 use crate::os::folder::Folder;
 use crate::rpc::connection::IN_FLIGHT_MAX;
@@ -56,6 +56,8 @@ pub struct Front {
     pub token: String,
     /// Under which requests are digested.
     pub secret: Secret,
+    /// What a family of sessions may grow to.
+    pub family: Family,
     /// What readers see.
     pub view: Arc<View>,
     /// The way into the turn.

@@ -52,6 +52,7 @@ pub(super) async fn stop_all(front: &Arc<Front>) {
             key: Key::parse(&key).expect("it is printable and short"),
             digest: Digest::default(),
             digests_since: front.secret.since,
+            family: front.family,
             action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
             recalled: Vec::new(),
         };

@@ -116,8 +116,13 @@ impl Planted {
         if of.is_some_and(|of| self.revive_deleted && of.run.is_some())
             && let Some(of) = state.sessions.get_mut(session)
         {
-            Arc::make_mut(of).status = status;
-            state.live += usize::from(status.is_live());
+            let of = Arc::make_mut(of);
+            of.status = status;
+            let (live, parent) = (status.is_live(), of.parent.clone());
+            state.live += usize::from(live);
+            if let Some(parent) = parent.filter(|_| live) {
+                state.children.insert(parent.clone(), state.live_children(&parent) + 1);
+            }
         }
     }
 

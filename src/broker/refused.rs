@@ -68,6 +68,8 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::Fenced { .. }
         | Refusal::Crowded { .. }
         | Refusal::Capacity { .. }
+        | Refusal::Children { .. }
+        | Refusal::Depth { .. }
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => guarded(refusal),
         Refusal::SessionOnly
@@ -257,7 +259,9 @@ fn guarded(refusal: &Refusal) -> WireError {
             format!("the limit of {limit} {what} is reached; nothing was done. {}", remedy(what)),
         )
         .reason(what)
-        .with("limit", u64::try_from(*limit).unwrap_or(u64::MAX)),
+        .with("limit", count(*limit)),
+        Refusal::Children { of, is_caller, limit } => children(of.as_ref(), *is_caller, *limit),
+        Refusal::Depth { limit } => depth(*limit),
         Refusal::NotUncertain { operation, state } => WireError::new(
             ErrorCode::TooLate,
             format!("{operation} is {}, and a settled outcome never changes; nothing was done", state.word()),
@@ -287,6 +291,39 @@ fn guarded(refusal: &Refusal) -> WireError {
         | Refusal::MessageSettled { .. }
         | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),
     }
+}
+
+/// As many children of one session live as may. Whose they are is told to who may know it.
+fn children(of: Option<&SessionId>, is_caller: bool, limit: usize) -> WireError {
+    let (whose, remedy) = match of {
+        Some(_) if is_caller => ("this session's".to_owned(), "`ostler list` shows them, `ostler stop ID` ends one"),
+        Some(of) => (
+            format!("session {of}'s"),
+            "`ostler list` shows what lives, `ostler stop ID` ends one; the setting live_children, read when the broker starts, allows more",
+        ),
+        None => ("one session's".to_owned(), "Ask the owner, or try again later"),
+    };
+    let message = format!(
+        "the limit of {limit} live children is reached, and this would be {whose} next; nothing was done. {remedy}"
+    );
+    let error = WireError::new(ErrorCode::Capacity, message).reason("spawn_limit").with("limit", count(limit));
+    match of {
+        Some(of) => error.with("session_id", of.to_string()),
+        None => error,
+    }
+}
+
+/// The caller stands as deep in its family as anybody may.
+fn depth(limit: u32) -> WireError {
+    let message = format!(
+        "this session stands as deep in its family as the limit of {limit} allows, and starts no child; nothing was done. \
+         Ask its parent or the owner to start what is needed (`ostler send`); the owner's setting family_depth, read when the broker starts, allows more"
+    );
+    WireError::new(ErrorCode::Capacity, message).reason("depth_limit").retry(Retry::Never).with("limit", limit)
+}
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// What helps at a limit.

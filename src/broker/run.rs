@@ -23,7 +23,7 @@ use super::start::{self, Begun, DiskTurn, NotBegun};
 use super::turn::Told;
 use super::watch::{Verdict, Watch};
 use crate::host::client::Spawner;
-use crate::machine::Effect;
+use crate::machine::{Effect, Family};
 use crate::os::clock;
 use crate::os::deadline::Deadline;
 use crate::os::fail::{Point, pass};
@@ -84,8 +84,21 @@ impl End {
     }
 }
 
-/// Runs a broker for this root until it leaves, by itself after so long without anything to do.
-pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
+pub use crate::machine::limits::{FAMILY_DEPTH, LIVE_CHILDREN};
+
+/// What the configuration says of a broker. It is read when the broker starts.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// How long it stays without anything to do; none: for ever.
+    pub idle_exit: Option<Duration>,
+    /// Most children of one session with a process at one time.
+    pub live_children: usize,
+    /// Deepest place in a family tree of sessions.
+    pub family_depth: u32,
+}
+
+/// Runs a broker for this root until it leaves.
+pub fn run(root: &Path, config: Config) -> End {
     let mut reporter = Reporter::of_process();
     if let Err(error) = signal::outlive_size_limit() {
         tracing::warn!(%error, "a limit on the size of files would end this broker");
@@ -111,7 +124,7 @@ pub fn run(root: &Path, idle_exit: Option<Duration>) -> End {
             return End::NotStarted;
         }
     };
-    let end = runtime.block_on(live(begun, reporter, Idle::new(idle_exit)));
+    let end = runtime.block_on(live(begun, reporter, config));
     // What still runs in there belongs to calls that nobody waits for any more.
     runtime.shutdown_background();
     end
@@ -166,9 +179,10 @@ impl World for Hands {
     }
 }
 
-async fn live(begun: Begun, mut reporter: Reporter, idle: Idle) -> End {
+async fn live(begun: Begun, mut reporter: Reporter, config: Config) -> End {
+    let idle = Idle::new(config.idle_exit);
     let (posts, mail) = Inbox::new();
-    let opened = match open(&begun, &posts, &mut reporter).await {
+    let opened = match open(&begun, &posts, &mut reporter, config).await {
         Ok(opened) => opened,
         Err(error) => {
             tracing::error!(stage = reporter.current().name(), %error, "the start failed");
@@ -293,7 +307,7 @@ struct Opened {
 }
 
 /// Listens, answers its own hello through the real endpoint, publishes.
-async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<Opened, WireError> {
+async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter, config: Config) -> Result<Opened, WireError> {
     reporter.stage(Stage::Listen);
     let runtime = start::runtime(&begun.root)?;
     let name = format!("b-{}-{}", &begun.incarnation[..12], begun.generation);
@@ -324,6 +338,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter) -> Result<O
         owner: begun.lock.owner().document(),
         token: record.token.clone(),
         secret: begun.secret,
+        family: Family { children: config.live_children, depth: config.family_depth },
         view: begun.turn.view(),
         inbox: posts.clone(),
         hosts,

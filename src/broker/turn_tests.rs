@@ -44,7 +44,16 @@ pub(super) fn session(letter: &str) -> SessionId {
 pub(super) fn request(key: &str, digest: u8, action: Action) -> Input {
     let actor = Actor { uid: 0, pid: 1, sid: None };
     let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
-    Input::Request(Request { scope: Scope::Owner, actor, key, digest, digests_since: 0, action, recalled: Vec::new() })
+    Input::Request(Request {
+        scope: Scope::Owner,
+        actor,
+        key,
+        digest,
+        digests_since: 0,
+        family: Family::default(),
+        action,
+        recalled: Vec::new(),
+    })
 }
 
 pub(super) fn spawn(letter: &str) -> Action {

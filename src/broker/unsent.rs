@@ -64,6 +64,8 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         | Refusal::Hidden { .. }
         | Refusal::Crowded { .. }
         | Refusal::Capacity { .. }
+        | Refusal::Children { .. }
+        | Refusal::Depth { .. }
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => unreachable!("refused() keeps the others for itself"),
     }

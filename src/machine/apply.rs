@@ -2,6 +2,7 @@
 //! which says the impossible stops a start instead of being believed.
 
 use super::event::{Decided, Event, FenceChange, Generation, HostChange, Plan, SessionChange};
+use super::family::{rose, sank};
 use super::footprint::Runs;
 use super::id::{Digest, Key, OperationId, SessionId};
 use super::limits;
@@ -222,7 +223,7 @@ fn accept(
         Plan::Launch { deadline_boot_us } => {
             launch(session, ep.ok_or(Illegal("a launch without its episode"))?, *deadline_boot_us, generation);
             session.starts = vec![op];
-            state.live += 1;
+            rose((&mut state.live, &mut state.children), session);
         }
         Plan::End { grace_ms, deadline_boot_us, delete } => {
             session.status = Status::Stopping;
@@ -308,6 +309,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         id: sid.clone(),
         name: name.clone(),
         parent: act.sid.clone(),
+        depth: super::family::depth_below(state, act.sid.as_ref()),
         labels: labels.clone(),
         spec: *spec,
         adapter: *adapter,
@@ -338,9 +340,9 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         latest: Vec::new(),
         held: Runs::default(),
     };
+    rose((&mut state.live, &mut state.children), &session);
     state.sessions.insert(sid.clone(), Arc::new(session));
     state.ages.insert(at.seq, sid.clone());
-    state.live += 1;
     Ok(())
 }
 
@@ -398,7 +400,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         return Err(Illegal("a change that cannot follow the session's status"));
     }
     if live {
-        state.live -= 1;
+        sank((&mut state.live, &mut state.children), session);
         disarm(&mut state.deadlines, session);
     }
     match change {
@@ -446,7 +448,7 @@ fn woken(state: &mut State, sid: &SessionId, ep: u32, deadline_boot_us: u64) -> 
         return Err(Illegal("only what has ended is woken, for a new episode"));
     }
     launch(session, ep, deadline_boot_us, state.generation);
-    state.live += 1;
+    rose((&mut state.live, &mut state.children), session);
     Ok(())
 }
 
@@ -458,7 +460,9 @@ pub fn chain_ended(state: &mut State, sid: &SessionId, at: At) -> bool {
         if session.waiting().next().is_some() {
             return false;
         }
-        state.live -= usize::from(session.status.is_live());
+        if session.status.is_live() {
+            sank((&mut state.live, &mut state.children), session);
+        }
         disarm(&mut state.deadlines, session);
         session.status = Status::Deleted;
     }

@@ -158,8 +158,8 @@ impl Asked<'_> {
         {
             return refused(Refusal::NameTaken { name: name.clone(), by: by.clone() });
         }
-        if self.state.live >= limits::LIVE_SESSIONS {
-            return refused(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS });
+        if let Err(refusal) = self.request.family.may_grow(self.state, self.request.actor.sid.as_ref()) {
+            return refused(refusal);
         }
         let Some(prepared) = prepared else {
             return Decision { events: Vec::new(), answer: Answer::Prepare { session: None, episode: 1 } };
@@ -213,17 +213,7 @@ impl Asked<'_> {
                 refused(Refusal::Crowded { session: id.clone() })
             }
             Move::Join => self.answered(vec![accept(session.episode, Plan::Join)]),
-            Move::Launch if self.state.live >= limits::LIVE_SESSIONS => {
-                refused(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS })
-            }
-            Move::Launch if prepared != Some(session.next_episode) => Decision {
-                events: Vec::new(),
-                answer: Answer::Prepare { session: Some(id.clone()), episode: session.next_episode },
-            },
-            Move::Launch => {
-                let deadline_boot_us = self.now.boot_after_ms(limits::START_WITHIN_MS);
-                self.answered(vec![accept(session.next_episode, Plan::Launch { deadline_boot_us })])
-            }
+            Move::Launch => self.launch(session, prepared),
             Move::End => {
                 let grace_ms = grace_ms.min(limits::STOP_GRACE_MS_MAX);
                 let deadline_boot_us = self.now.boot_after_ms(grace_ms);
@@ -235,6 +225,24 @@ impl Asked<'_> {
             Move::Busy => refused(Refusal::Stopping { session: id.clone() }),
             Move::Gone => refused(Refusal::Gone { session: id.clone() }),
         }
+    }
+
+    fn launch(&self, session: &Session, prepared: Option<u32>) -> Decision {
+        if let Err(refusal) = self.may_rise(session) {
+            return refused(refusal);
+        }
+        let (id, episode) = (&session.id, session.next_episode);
+        if prepared != Some(episode) {
+            return Decision { events: Vec::new(), answer: Answer::Prepare { session: Some(id.clone()), episode } };
+        }
+        let deadline_boot_us = self.now.boot_after_ms(limits::START_WITHIN_MS);
+        self.answered(vec![self.accept(Kind::Resume, Some(id), Some(episode), Plan::Launch { deadline_boot_us })])
+    }
+
+    /// Whether a session that has ended may live again.
+    pub(super) fn may_rise(&self, session: &Session) -> Result<(), Refusal> {
+        let caller = self.request.actor.sid.as_ref();
+        self.request.family.may_rise(self.state, session.parent.as_ref(), caller)
     }
 
     fn prune(&self, older_ms: u64) -> Decision {

@@ -1,5 +1,6 @@
 //! What comes into the machine: requests of callers, observations of the world, the passing of time. Data only.
 
+use super::family::Family;
 use super::id::{Digest, Key, MessageId, Name, OperationId, Scope, SessionId};
 use super::mail::Parcel;
 use super::operation::{Actor, Operation};
@@ -50,6 +51,8 @@ pub struct Request {
     /// Ledger position from which on requests were digested under the same secret as this one. Digests of operations before it were made
     /// under a secret that is lost, and equal nothing.
     pub digests_since: u64,
+    /// What a family may grow to.
+    pub family: Family,
     /// What is asked.
     pub action: Action,
     /// What the ledger says of the operations that may have its key ([`super::Answer::Recall`]); empty at first.

@@ -72,6 +72,7 @@ pub fn violations(state: &State) -> Vec<String> {
             format!("{id}: {} and {}waiting", operation.state.word(), if open { "not " } else { "" }),
         );
     }
+    found.extend(state.families_wrong());
     found.extend(state.retained_wrongly());
     found.extend(state.mail_wrong());
     found

@@ -12,6 +12,10 @@ pub const LABEL_KEY_BYTES: usize = 63;
 pub const LABEL_VALUE_BYTES: usize = 255;
 /// Most sessions with a process at one time. Beyond: `capacity`.
 pub const LIVE_SESSIONS: usize = 10_000;
+/// Most children of one session with a process at one time. Beyond: `capacity`, reason `spawn_limit` (requirement R68).
+pub const LIVE_CHILDREN: usize = 64;
+/// Deepest place in a family tree; a session of the owner stands at 1. Beyond: `capacity`, reason `depth_limit` (requirement R68).
+pub const FAMILY_DEPTH: u32 = 8;
 /// Longest stop grace, in milliseconds. Beyond: `invalid_input`.
 pub const STOP_GRACE_MS_MAX: u64 = 120_000;
 /// After a stop's grace has passed, how long the host may take to prove the end, in milliseconds.

@@ -142,8 +142,8 @@ impl Asked<'_> {
         if session.adapter.is_plain() && parcel.is_long {
             return Err(Refusal::Framing { session: id() });
         }
-        if wake && self.state.live >= limits::LIVE_SESSIONS {
-            return Err(Refusal::Capacity { what: "live sessions", limit: limits::LIVE_SESSIONS });
+        if wake {
+            self.may_rise(session)?;
         }
         let (rows, bytes) = self.state.lanes.get(&session.id).map_or((0, 0), |lane| (lane.open.len(), lane.bytes));
         if rows >= limits::QUEUE_MESSAGES || bytes.saturating_add(parcel.bytes) > limits::QUEUE_BYTES {

@@ -13,6 +13,7 @@ mod deadline;
 mod decide;
 mod effect;
 mod event;
+mod family;
 mod footprint;
 mod id;
 mod input;
@@ -50,6 +51,7 @@ pub use event::{
     Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, MessageChange, MessageEvent, Plan,
     QueueChange, Reclaimed, SessionChange,
 };
+pub use family::Family;
 pub use footprint::{Footprint, Runs};
 pub use id::{Digest, Key, Malformed, MessageId, Name, OperationId, Process, Scope, SessionId};
 pub use input::{Action, Carried, Input, Observation, PreparedSession, Recalled, Request, Target, Word};

@@ -113,6 +113,20 @@ pub enum Refusal {
         /// The limit.
         limit: usize,
     },
+    /// As many children of one session live as may.
+    Children {
+        /// Of which; none if the caller may not know.
+        of: Option<SessionId>,
+        /// Whether that is who asked.
+        is_caller: bool,
+        /// The limit.
+        limit: usize,
+    },
+    /// The caller stands as deep in its family as anybody may.
+    Depth {
+        /// The limit.
+        limit: u32,
+    },
     /// Only an uncertain operation can be resolved.
     NotUncertain {
         /// Which.

@@ -261,6 +261,9 @@ pub struct Session {
     pub name: Option<Name>,
     /// The session that spawned it, set by the broker from the caller's credential.
     pub parent: Option<SessionId>,
+    /// How deep it stands in its family: 1 for a session of the owner, one more than its parent for any other.
+    #[serde(default = "top", skip_serializing_if = "is_top")]
+    pub depth: u32,
     /// The caller's labels.
     pub labels: BTreeMap<String, String>,
     /// Salted digest of `spec.json`.
@@ -326,6 +329,14 @@ pub struct Session {
     pub latest: Vec<OperationId>,
     /// Its operations with free-form keys that were let go: known as long as it is there.
     pub held: Runs,
+}
+
+fn top() -> u32 {
+    1
+}
+
+fn is_top(depth: &u32) -> bool {
+    *depth == top()
 }
 
 fn is_zero(number: &u64) -> bool {

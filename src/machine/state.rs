@@ -20,6 +20,8 @@ pub struct State {
     pub boot: String,
     /// How many sessions may have a process.
     pub live: usize,
+    /// How many of them are children of this session; without those of which none is.
+    pub children: Table<SessionId, usize>,
     /// How many operations are accepted and not settled.
     pub open: usize,
     /// Sessions that are not tombstones.
@@ -73,6 +75,7 @@ impl State {
         view.generation = self.generation;
         view.boot.clone_from(&self.boot);
         (view.live, view.open) = (self.live, self.open);
+        self.children.publish(&mut view.children);
         self.sessions.publish(&mut view.sessions);
         self.names.publish(&mut view.names);
         self.ages.publish(&mut view.ages);
@@ -95,6 +98,7 @@ impl State {
         self.generation = view.generation;
         self.boot.clone_from(&view.boot);
         (self.live, self.open) = (view.live, view.open);
+        self.children.revert(&view.children);
         self.sessions.revert(&view.sessions);
         self.names.revert(&view.names);
         self.ages.revert(&view.ages);

@@ -123,7 +123,9 @@ impl<P> Stored<P> {
         (state.boot, state.generation, state.settled) = (self.boot, self.generation, self.settled);
         for session in self.sessions {
             let id = session.id.clone();
-            state.live += usize::from(session.status.is_live());
+            if session.status.is_live() {
+                super::family::rose((&mut state.live, &mut state.children), &session);
+            }
             state.ages.insert(session.created_seq, id.clone());
             if let Some(name) = &session.name {
                 state.names.insert(name.clone(), id.clone());

@@ -9,7 +9,7 @@ use crate::support::scene::{spawning, text};
 use crate::support::{FIXTURE, OSTLER, Output, Process, Root, SOON, finish, wait_until};
 
 /// The product as a session of this root runs it.
-fn inside(root: &Root, session: &Value, arguments: &[&str]) -> Output {
+pub(super) fn inside(root: &Root, session: &Value, arguments: &[&str]) -> Output {
     let mut command: Command = root.command(["--json"]);
     command.args(arguments).env("OSTLER_SESSION", text(&session["id"]));
     command.env("OSTLER_CREDENTIAL", root.path().join("sessions").join(text(&session["id"])).join("credential"));

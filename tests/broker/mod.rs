@@ -20,6 +20,7 @@ mod example;
 /// Starts that have not happened.
 mod failed_spawn;
 /// Find-or-start.
+mod families;
 mod find_or_start;
 /// What an idle broker does.
 mod idle;

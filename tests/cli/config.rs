@@ -21,7 +21,7 @@ fn values_come_from_the_highest_layer_and_say_so() {
     let shown = root.json(["config", "show", "--origin"]);
     assert_eq!(
         shown["values"],
-        serde_json::json!({"idle_exit": "1h", "inherit_env": "caller", "stop_grace": "4s", "timeout": "50s"})
+        serde_json::json!({"family_depth": "8", "idle_exit": "1h", "inherit_env": "caller", "live_children": "64", "stop_grace": "4s", "timeout": "50s"})
     );
     assert_eq!(shown["origins"]["inherit_env"], "default");
     assert!(shown["origins"]["stop_grace"].as_str().unwrap().ends_with("/root/config.toml:2"), "{shown}");

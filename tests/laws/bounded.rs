@@ -8,7 +8,8 @@ use ostler::broker::recall::recall;
 use ostler::broker::turn::{Release, Told, Turn};
 use ostler::machine::limits::Retention;
 use ostler::machine::{
-    Action, Actor, Digest, Generation, Input, Key, OperationId, Process, Recalled, Refusal, Request, Scope, Time,
+    Action, Actor, Digest, Family, Generation, Input, Key, OperationId, Process, Recalled, Refusal, Request, Scope,
+    Time,
 };
 use ostler::os::clock;
 use ostler_ledger::storage::{Access, Disk, Folder, LockError, Name, Seen, SimulatedDisk};
@@ -113,6 +114,7 @@ impl<'a, S: Storage> Months<'a, S> {
             key: self.pace.key(number),
             digest: Digest([1; 32]),
             digests_since: 0,
+            family: Family::default(),
             action: Action::Prune { older_ms: 1 << 50 },
             recalled,
         })

@@ -7,7 +7,7 @@ use super::hands::Hands;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Adapter, Body, Digest, Evidence, Known, MessageId, Mode, Operation, OperationId, Parcel,
+    Action, Actor, Adapter, Body, Digest, Evidence, Family, Known, MessageId, Mode, Operation, OperationId, Parcel,
     PreparedSession, Recalled, Refusal, Request, Scope, SessionId, State, Target, limits,
 };
 use std::collections::BTreeMap;
@@ -337,6 +337,7 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
         key: intent.key.clone(),
         digest: intent.digest,
         digests_since: 0,
+        family: Family::default(),
         action,
         recalled: call.recalled.clone(),
     }

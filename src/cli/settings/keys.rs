@@ -27,6 +27,8 @@ pub(crate) enum Form {
     Duration(Duration),
     /// A duration of at least the given one, or `never`.
     AtLeastOrNever(Duration),
+    /// A number from the first to the second.
+    Count(u64, u64),
     /// One of a few words.
     Choice(&'static [&'static str]),
 }
@@ -36,8 +38,6 @@ pub(crate) const STOP_GRACE_MAX: Duration = Duration::from_secs(120);
 
 /// A shorter time would end brokers between two steps of a script.
 const IDLE_EXIT_MIN: Duration = Duration::from_secs(1);
-/// How long a broker with nothing to do stays, if nothing says otherwise.
-pub(crate) const IDLE_EXIT_DEFAULT: Option<Duration> = Some(Duration::from_secs(60 * 60));
 /// The word for a broker that stays.
 pub(crate) const NEVER: &str = "never";
 
@@ -45,9 +45,11 @@ pub(crate) const TIMEOUT: &str = "timeout";
 pub(crate) const INHERIT_ENV: &str = "inherit_env";
 pub(crate) const STOP_GRACE: &str = "stop_grace";
 pub(crate) const IDLE_EXIT: &str = "idle_exit";
+pub(crate) const LIVE_CHILDREN: &str = "live_children";
+pub(crate) const FAMILY_DEPTH: &str = "family_depth";
 
 /// The table.
-pub(crate) const KEYS: [Key; 4] = [
+pub(crate) const KEYS: [Key; 6] = [
     Key {
         name: TIMEOUT,
         variable: "OSTLER_TIMEOUT",
@@ -75,6 +77,20 @@ pub(crate) const KEYS: [Key; 4] = [
         form: Form::AtLeastOrNever(IDLE_EXIT_MIN),
         default: Some("1h"),
         help: "how long a broker stays that has nothing to do, read when it starts: a duration, or never",
+    },
+    Key {
+        name: LIVE_CHILDREN,
+        variable: "OSTLER_LIVE_CHILDREN",
+        form: Form::Count(0, 10_000),
+        default: Some("64"),
+        help: "how many children of one session may live at a time, read when the broker starts",
+    },
+    Key {
+        name: FAMILY_DEPTH,
+        variable: "OSTLER_FAMILY_DEPTH",
+        form: Form::Count(1, 1_000),
+        default: Some("8"),
+        help: "how deep a family of sessions may be, the owner's at 1, read when the broker starts",
     },
 ];
 
@@ -111,6 +127,10 @@ impl Form {
                     _ => Err(format!("{text} is less than {}", duration::show(least))),
                 }
             }
+            Form::Count(least, most) => match text.parse::<u64>() {
+                Ok(given) if (least..=most).contains(&given) => Ok(()),
+                Ok(_) | Err(_) => Err(format!("`{text}` is no number from {least} to {most}")),
+            },
             Form::Choice(words) if words.contains(&text) => Ok(()),
             Form::Choice(words) => Err(format!("`{text}` is none of {}", words.join(", "))),
         }

@@ -135,6 +135,11 @@ impl Settings {
         Ok(Settings::fold(assignments))
     }
 
+    /// What holds where nobody says anything.
+    pub(crate) fn built_in() -> Self {
+        Settings::fold(Vec::new())
+    }
+
     /// The later assignment wins, over the built-in values.
     fn fold(assignments: Vec<Assignment>) -> Self {
         let built_in = keys::KEYS.iter().filter_map(|key| {
@@ -171,6 +176,21 @@ impl Settings {
         if text == keys::NEVER { None } else { self.duration(keys::IDLE_EXIT) }
     }
 
+    fn count(&self, key: &str) -> u64 {
+        let text = self.get(key).map_or("", |value| value.text.as_str());
+        text.parse().expect("the key has a built-in value, and every layer checks its values before the fold")
+    }
+
+    /// Most children of one session with a process at one time.
+    pub(crate) fn live_children(&self) -> usize {
+        usize::try_from(self.count(keys::LIVE_CHILDREN)).unwrap_or(usize::MAX)
+    }
+
+    /// Deepest place in a family tree of sessions.
+    pub(crate) fn family_depth(&self) -> u32 {
+        u32::try_from(self.count(keys::FAMILY_DEPTH)).unwrap_or(u32::MAX)
+    }
+
     /// Whether a session's command inherits the caller's environment.
     pub(crate) fn inherits_caller(&self) -> bool {
         self.get(keys::INHERIT_ENV).is_some_and(|value| value.text == "caller")
@@ -194,6 +214,7 @@ pub(crate) fn from_environment(environment: &Environment) -> Result<Vec<Assignme
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::broker::run::{FAMILY_DEPTH, LIVE_CHILDREN};
 
     fn environment(pairs: &'static [(&str, &str)]) -> Environment {
         Environment::of(pairs.iter().copied())
@@ -225,8 +246,9 @@ mod tests {
         };
         let variable = &[("OSTLER_TIMEOUT", "4s")];
         check([None; 3], &[], None, None, "");
-        let built_in = Settings::fold(Vec::new());
-        assert_eq!(built_in.idle_exit(), keys::IDLE_EXIT_DEFAULT);
+        let built_in = Settings::built_in();
+        assert_eq!(built_in.idle_exit(), Some(Duration::from_secs(60 * 60)));
+        assert_eq!((built_in.live_children(), built_in.family_depth()), (LIVE_CHILDREN, FAMILY_DEPTH));
         check([Some(system), None, None], &[], None, Some(1), "0.toml:1");
         check([Some(system), Some(user), None], &[], None, Some(2), "1.toml:1");
         check([Some(system), Some(user), Some(root)], &[], None, Some(3), "2.toml:2");

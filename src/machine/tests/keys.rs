@@ -136,6 +136,7 @@ fn a_fingerprint_alone_decides_nothing() {
         key: key.clone(),
         digest: Digest([1; 32]),
         digests_since: 0,
+        family: Family::default(),
         action: spawn(B, None),
         recalled: Vec::new(),
     };
@@ -396,6 +397,7 @@ fn what_was_read_back_for_a_call_holds_though_it_is_forgotten_meanwhile() {
         key: Key::parse("k").unwrap(),
         digest: Digest([digest; 32]),
         digests_since: 0,
+        family: Family::default(),
         action: spawn(B, None),
         recalled,
     };

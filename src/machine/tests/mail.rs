@@ -316,6 +316,7 @@ fn a_queue_is_bounded_by_messages_and_by_bytes() {
         key: Key::parse("last").unwrap(),
         digest: Digest([1; 32]),
         digests_since: 0,
+        family: Family::default(),
         action: send(A),
         recalled: Vec::new(),
     };
@@ -420,6 +421,7 @@ fn request(key: &str, action: Action) -> Request {
         key: Key::parse(key).unwrap(),
         digest: Digest([1; 32]),
         digests_since: 0,
+        family: Family::default(),
         action,
         recalled: Vec::new(),
     }

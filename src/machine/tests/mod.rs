@@ -1,5 +1,6 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
+mod family;
 mod interrupts;
 mod keys;
 mod mail;
@@ -24,6 +25,7 @@ pub(super) struct World {
     keys: u64,
     /// Where the present secret of the digests begins.
     pub(super) digests_since: u64,
+    pub(super) family: Family,
 }
 
 pub(super) const A: &str = "aaaaaaaaaaaa";
@@ -53,6 +55,7 @@ impl World {
             now: Time { wall_us: 1_000_000_000, boot_us: 1_000_000 },
             keys: 0,
             digests_since: 0,
+            family: Family::default(),
         };
         world.generation();
         world
@@ -165,8 +168,8 @@ impl World {
         };
         let actor = Actor { uid: 0, pid: 1, sid: session };
         let (key, digest) = (Key::parse(key).unwrap(), Digest([digest; 32]));
-        let digests_since = self.digests_since;
-        let mut request = Request { scope, actor, key, digest, digests_since, action, recalled: Vec::new() };
+        let (digests_since, family) = (self.digests_since, self.family);
+        let mut request = Request { scope, actor, key, digest, digests_since, family, action, recalled: Vec::new() };
         match decide(&self.state, self.now, self.next_seq(), &Input::Request(request.clone())).answer {
             Answer::Recall(rows) => {
                 request.recalled = rows.iter().map(|row| self.recall(row)).collect();

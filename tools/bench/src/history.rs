@@ -6,8 +6,8 @@ use std::path::Path;
 
 use ostler::broker::codec;
 use ostler::machine::{
-    Action, Actor, Adapter, At, Digest, Exit, Input, Key, Observation, PreparedSession, Process, Request, Run, Scope,
-    SessionId, State, Time, Word, apply, decide,
+    Action, Actor, Adapter, At, Digest, Exit, Family, Input, Key, Observation, PreparedSession, Process, Request, Run,
+    Scope, SessionId, State, Time, Word, apply, decide,
 };
 use ostler_ledger::storage::Disk;
 use ostler_ledger::{Entry, Ledger, Options, Stamp};
@@ -79,6 +79,7 @@ impl World {
             key,
             digest,
             digests_since: 0,
+            family: Family::default(),
             recalled: Vec::new(),
             action,
         }));
