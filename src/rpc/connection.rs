@@ -6,8 +6,9 @@
 //!     +-> told why, closed                +-> closed; calls that only wait are dropped, work that was accepted goes on
 //! ```
 //!
-//! Promises: a slow reader is cut off, never waited for; end of file in either direction ends the connection; a limit
-//! that is reached is told with its own error.
+//! Promises: who does not read its answers is cut off, never waited for; who reads nothing but what it is told unasked may take its time,
+//! and costs a bounded piece of memory meanwhile; end of file in either direction ends the connection; a limit that is reached is told with
+//! its own error.
 
 use std::future::poll_fn;
 use std::mem::MaybeUninit;
@@ -41,7 +42,9 @@ pub const IN_FLIGHT_MAX: usize = 64;
 pub const OUT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Answers that wait to be written.
 pub const OUT_LINES_MAX: usize = 4096;
-/// Time without progress after which a reader counts as gone.
+/// What a connection is told unasked is taken while fewer bytes than this wait to be written.
+const NOTICES_BELOW_BYTES: usize = 64 * 1024;
+/// Time without progress after which a reader counts as gone that has answers to take.
 pub const WRITE_WITHIN: Duration = Duration::from_secs(10);
 /// Time for what is queued when a connection ends in order.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
@@ -61,10 +64,25 @@ pub(super) struct Admitted<S> {
     pub(super) make_room: Arc<Notify>,
 }
 
-/// Answers on their way out.
+/// Lines on their way out.
 struct Outbox {
-    lines: mpsc::Sender<Vec<u8>>,
-    bytes: Arc<AtomicUsize>,
+    lines: mpsc::Sender<Line>,
+    queued: Arc<Queued>,
+}
+
+/// One answer, or lines that nobody asked for.
+enum Line {
+    Answer(Vec<u8>),
+    Notice(Vec<u8>),
+}
+
+/// What waits to be written.
+#[derive(Default)]
+struct Queued {
+    bytes: AtomicUsize,
+    answers: AtomicUsize,
+    /// Told with each line that is written.
+    fewer: Notify,
 }
 
 /// The reader is too slow: the connection is over.
@@ -72,20 +90,34 @@ struct TooSlow;
 
 impl Outbox {
     fn push(&self, line: Vec<u8>) -> Result<(), TooSlow> {
-        let before = self.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        let before = self.queued.bytes.fetch_add(line.len(), Ordering::Relaxed);
+        self.queued.answers.fetch_add(1, Ordering::Relaxed);
         // One answer always fits; a queue behind an unread one does not grow without end.
         if before > 0 && before + line.len() > OUT_BYTES_MAX {
             return Err(TooSlow);
         }
-        self.lines.try_send(line).map_err(|_| TooSlow)
+        self.lines.try_send(Line::Answer(line)).map_err(|_| TooSlow)
     }
+
+    fn tell(&self, lines: Vec<u8>) -> Result<(), TooSlow> {
+        self.queued.bytes.fetch_add(lines.len(), Ordering::Relaxed);
+        self.lines.try_send(Line::Notice(lines)).map_err(|_| TooSlow)
+    }
+}
+
+/// The next notice, once there is room for it. May be dropped at any point and asked again.
+async fn noticed(notices: &mut mpsc::Receiver<Vec<u8>>, queued: &Queued) -> Option<Vec<u8>> {
+    while queued.bytes.load(Ordering::Relaxed) >= NOTICES_BELOW_BYTES {
+        queued.fewer.notified().await;
+    }
+    notices.recv().await
 }
 
 /// Serves one connection to its end.
 pub(super) async fn serve<S: Service>(admitted: Admitted<S>) {
-    let bytes = Arc::new(AtomicUsize::new(0));
+    let queued = Arc::new(Queued::default());
     let (lines, queue) = mpsc::channel(OUT_LINES_MAX);
-    let outbox = Outbox { lines, bytes: Arc::clone(&bytes) };
+    let outbox = Outbox { lines, queued: Arc::clone(&queued) };
     let (incoming, outgoing) = split(admitted.stream);
     let connection = Connection {
         stream: incoming,
@@ -96,7 +128,7 @@ pub(super) async fn serve<S: Service>(admitted: Admitted<S>) {
         lines: Lines::default(),
         outbox,
     };
-    let mut writer = std::pin::pin!(write(outgoing, queue, &bytes));
+    let mut writer = std::pin::pin!(write(outgoing, queue, &queued));
     let end = tokio::select! {
         biased;
         () = &mut writer => End::Cut,
@@ -134,6 +166,8 @@ enum Next {
     Stop,
     /// A call is done.
     Done(Call),
+    /// Something to be told unasked.
+    Notice(Vec<u8>),
     /// Bytes came, or the end.
     Read { is_open: bool },
     /// A line was begun and not ended in time.
@@ -203,7 +237,9 @@ impl<S: Service> Connection<S> {
     }
 
     async fn talk(mut self, identity: Identity) -> End {
-        let caller = Caller { identity, peer: self.peer, connection: self.connection };
+        // Its end is what tells those who tell that the connection has ended.
+        let (notices, mut told) = mpsc::channel(1);
+        let caller = Caller { identity, peer: self.peer, connection: self.connection, notices };
         let mut calls = Calls::default();
         let mut partial_until = None;
         loop {
@@ -221,6 +257,8 @@ impl<S: Service> Connection<S> {
                 () = stopped(&mut self.stop) => Next::Stop,
                 Some(done) = calls.next() => Next::Done(done),
                 is_open = read_into(&mut self.stream, &mut self.lines) => Next::Read { is_open },
+                // Behind what is done: an answer goes before what is told because of it.
+                Some(lines) = noticed(&mut told, &self.outbox.queued) => Next::Notice(lines),
                 () = sleep_until(partial_until.unwrap_or_else(Instant::now)), if partial_until.is_some() => Next::Late,
             };
             match next {
@@ -228,6 +266,11 @@ impl<S: Service> Connection<S> {
                 Next::Done(done) => {
                     if let Err(end) = self.answer(&done) {
                         return end;
+                    }
+                }
+                Next::Notice(lines) => {
+                    if self.outbox.tell(lines).is_err() {
+                        return End::Cut;
                     }
                 }
                 Next::Read { is_open: true } => {}
@@ -327,18 +370,36 @@ async fn read_into(stream: &mut ReadHalf<Stream>, lines: &mut Lines) -> bool {
 }
 
 /// Writes what is queued, in order, until the queue's other end is dropped or the reader is gone.
-async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Vec<u8>>, queued: &AtomicUsize) {
+async fn write(mut stream: WriteHalf<Stream>, mut queue: mpsc::Receiver<Line>, queued: &Queued) {
     while let Some(line) = queue.recv().await {
-        let mut rest = line.as_slice();
-        while !rest.is_empty() {
-            match timeout(WRITE_WITHIN, stream.write(rest)).await {
-                Ok(Ok(bytes)) if bytes > 0 => rest = &rest[bytes..],
-                Ok(Ok(_) | Err(_)) | Err(_) => return,
-            }
+        let (bytes, is_answer) = match line {
+            Line::Answer(bytes) => (bytes, true),
+            Line::Notice(bytes) => (bytes, false),
+        };
+        if !write_all(&mut stream, &bytes, queued).await {
+            return;
         }
-        queued.fetch_sub(line.len(), Ordering::Relaxed);
-        pass(Point::ReplySent);
+        queued.bytes.fetch_sub(bytes.len(), Ordering::Relaxed);
+        queued.fewer.notify_one();
+        if is_answer {
+            queued.answers.fetch_sub(1, Ordering::Relaxed);
+            pass(Point::ReplySent);
+        }
     }
+}
+
+/// Writes one line, or lines; false if the reader is gone. Where no answer waits it is waited for: what it is told unasked is not kept for it.
+async fn write_all(stream: &mut WriteHalf<Stream>, mut rest: &[u8], queued: &Queued) -> bool {
+    while !rest.is_empty() {
+        let answer_waits = queued.answers.load(Ordering::Relaxed) > 0;
+        match timeout(WRITE_WITHIN, stream.write(rest)).await {
+            Ok(Ok(bytes)) if bytes > 0 => rest = &rest[bytes..],
+            Ok(Ok(_) | Err(_)) => return false,
+            Err(_) if answer_waits => return false,
+            Err(_) => {}
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -101,3 +101,34 @@ fn a_reader_that_makes_no_progress_is_left_after_ten_seconds() {
         assert_eq!(begun.elapsed().as_secs(), 10);
     });
 }
+
+/// How long a connection lasts on which events are told without end and nobody reads; none if longer than an hour.
+fn seconds_of_a_subscriber_that_asks(asked: &str) -> Option<u64> {
+    let subscribe = json!({"jsonrpc": "2.0", "id": 1, "method": "events.subscribe", "params": {"bytes": 1000}});
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(format!("{HELLO}\n{subscribe}\n").as_bytes()).unwrap();
+    ours.set_nonblocking(true).unwrap();
+    runtime.block_on(async {
+        let stream = Stream::UdSocket(tokio::net::UnixStream::from_std(ours).unwrap().into());
+        let (_stop, stop) = watch::channel(false);
+        let (service, peer) = (Arc::new(tiny()), Peer { uid: 0, pid: None });
+        let (silent, make_room) = (Arc::default(), Arc::default());
+        let begun = Instant::now();
+        let mut serving =
+            std::pin::pin!(serve(Admitted { stream, peer, connection: 1, service, stop, silent, make_room }));
+        if timeout(Duration::from_secs(100), &mut serving).await.is_err() {
+            theirs.write_all(asked.as_bytes()).unwrap();
+        }
+        let ended = timeout(Duration::from_secs(3600), serving).await;
+        ended.is_ok().then(|| begun.elapsed().as_secs())
+    })
+}
+
+#[test]
+fn who_reads_no_events_is_waited_for_unless_an_answer_waits_behind_them() {
+    assert_eq!(seconds_of_a_subscriber_that_asks(""), None);
+    let ask = json!({"jsonrpc": "2.0", "id": 2, "method": "broker.status", "params": {}});
+    let ended = seconds_of_a_subscriber_that_asks(&format!("{ask}\n"));
+    assert!(matches!(ended, Some(110..=120)), "{ended:?}");
+}

@@ -116,12 +116,12 @@ struct Response<'a> {
 }
 
 #[derive(Serialize)]
-struct Call<'a> {
+struct Call<'a, P> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
     method: &'a str,
-    params: &'a Value,
+    params: &'a P,
 }
 
 /// The line that answers a request. An answer longer than a line may be becomes `too_large`.
@@ -144,7 +144,7 @@ pub fn request(id: u64, method: &str, params: &Value) -> Vec<u8> {
 }
 
 /// The line that tells without asking.
-pub fn notification(method: &str, params: &Value) -> Vec<u8> {
+pub fn notification(method: &str, params: &impl Serialize) -> Vec<u8> {
     line(&Call { jsonrpc: "2.0", id: None, method, params })
 }
 

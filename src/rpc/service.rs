@@ -5,14 +5,20 @@
 //! implementation that returns after its sync keeps law 6.
 
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use super::error::WireError;
 use super::method::Method;
 use super::wire::{Broker, Encoded, Identity, Limits, Role, RootId, Timestamp};
 pub use crate::os::socket::Peer;
 
+/// Where lines go that a connection is told without asking, each of them whole. There is room for one piece: who tells more waits until the
+/// connection takes it, which it does once its reader has taken most of what came before. The answer to a call that has returned goes before
+/// what is told from then on. Whoever tells learns from its end that the connection has ended.
+pub type Notices = mpsc::Sender<Vec<u8>>;
+
 /// Who calls, on which connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// What the token proved at hello: the scope of the caller's keys.
     pub identity: Identity,
@@ -20,6 +26,8 @@ pub struct Caller {
     pub peer: Peer,
     /// Number of the connection, never used again in this broker's life.
     pub connection: u64,
+    /// Where it is told what it did not ask for.
+    pub notices: Notices,
 }
 
 /// What the broker implements.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use tokio::sync::Notify;
 
+use super::envelope;
 use super::error::{ErrorCode, WireError};
 use super::hello::is_same_token;
 use super::method::Method;
@@ -35,6 +36,10 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+fn bytes(params: &Value) -> usize {
+    params["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0)
 }
 
 impl Tiny {
@@ -81,8 +86,8 @@ impl Service for Tiny {
         }
     }
 
-    /// `session.wait` waits for ever, `session.stop` until it may go on, `session.read` answers `bytes` bytes, `session.spawn` echoes its key, the rest
-    /// echoes its parameters.
+    /// `session.wait` waits for ever, `session.stop` until it may go on, `session.read` answers `bytes` bytes, `events.subscribe` tells notices of `bytes`
+    /// bytes without end, `session.spawn` echoes its key, the rest echoes its parameters.
     async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Encoded, WireError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
         if method == Method::SessionWait {
@@ -94,9 +99,16 @@ impl Service for Tiny {
             self.go_on.notified().await;
             self.stopped.fetch_add(1, Ordering::SeqCst);
         }
+        if method == Method::EventsSubscribe {
+            let (notices, bytes) = (caller.notices, bytes(&params));
+            drop(tokio::spawn(async move {
+                let line = envelope::notification("event", &json!({ "text": "x".repeat(bytes) }));
+                while notices.send(line.clone()).await.is_ok() {}
+            }));
+            return Ok(encode(&json!({})));
+        }
         if method == Method::SessionRead {
-            let bytes = params["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(0);
-            return Ok(encode(&json!({ "text": "x".repeat(bytes) })));
+            return Ok(encode(&json!({ "text": "x".repeat(bytes(&params)) })));
         }
         if method == Method::SessionSpawn {
             return Ok(encode(&json!({ "key": params["key"], "incarnation": self.record.broker.incarnation })));
