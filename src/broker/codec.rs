@@ -33,12 +33,17 @@ pub fn entry(event: &Event) -> (Entry, usize) {
     (entry, bytes)
 }
 
+/// Whether a record of this type tells an event.
+pub fn tells_event(kind: &str) -> bool {
+    !NO_EVENT.contains(&kind)
+}
+
 /// The event that a record holds, or none if it tells none.
 ///
 /// # Errors
 /// [`Unreadable`] for a type or a form that this build does not know.
 pub fn event(record: &Record) -> Result<Option<(Event, At)>, Unreadable> {
-    if NO_EVENT.contains(&record.header.t.as_str()) {
+    if !tells_event(&record.header.t) {
         return Ok(None);
     }
     let unreadable = |why: String| Unreadable { seq: record.header.seq, kind: record.header.t.clone(), why };

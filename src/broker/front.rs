@@ -4,6 +4,7 @@
 use super::accept::Standing;
 use super::bodies::Bodies;
 use super::desk::now;
+use super::events::Events;
 use super::hosts::Hosts;
 use super::inbox::Inbox;
 use super::render::Renderer;
@@ -78,6 +79,8 @@ pub struct Front {
     pub standing: Vec<Standing>,
     /// What the scrub has found.
     pub scrubbed: watch::Receiver<Vec<Standing>>,
+    /// What subscribers are told.
+    pub events: Events,
     /// What an operator has accepted since the start.
     pub accepted: Mutex<BTreeSet<Finding>>,
     /// The last record that was retired since the start.
@@ -150,7 +153,14 @@ impl Service for Door {
             Route::Status => front.status(params),
             Route::Shutdown => front.shutdown(&caller, params),
             Route::Hello | Route::Absent => Err(unknown(method)),
-            Route::Change(_) | Route::Read(_) | Route::Accept | Route::Retire if *front.draining.borrow() => {
+            Route::Change(_)
+            | Route::Read(_)
+            | Route::Accept
+            | Route::Retire
+            | Route::Subscribe
+            | Route::Unsubscribe
+                if *front.draining.borrow() =>
+            {
                 Err(super::inbox::leaving())
             }
             // A message goes on whether its sender stays or not: its text is held until it is decided (requirement R5).
@@ -162,6 +172,8 @@ impl Service for Door {
             Route::Accept => front.accept(&caller, params).await,
             Route::Retire => front.retire(&caller, params).await,
             Route::Read(read) => front.read(caller, read, params).await,
+            Route::Subscribe => front.subscribe(caller, decode(params)?).await,
+            Route::Unsubscribe => front.unsubscribe(caller, decode(params)?).await,
         }
     }
 }
@@ -219,7 +231,7 @@ impl Front {
     }
 
     /// A connection as a session that was deleted meanwhile acts for nobody: its credential is gone as well.
-    fn still_known(&self, caller: &Caller) -> Result<(), WireError> {
+    pub(super) fn still_known(&self, caller: &Caller) -> Result<(), WireError> {
         let Scope::Session(id) = self.scope(caller) else { return Ok(()) };
         let is_there = |session: &Session| session.status != Status::Deleted;
         if self.view.read().sessions.get(&id).is_some_and(|session| is_there(session)) {

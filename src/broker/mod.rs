@@ -22,6 +22,10 @@ pub mod discovery;
 pub mod disk;
 /// Evidence of what lives of a session.
 pub mod doubt;
+/// What subscribers are told.
+pub mod events;
+/// Records as subscribers read them.
+mod feed;
 /// The broker's own looks at session files.
 pub mod files;
 /// The state as the ledger tells it.
@@ -93,6 +97,8 @@ pub mod scrub;
 /// The root's secret of the request digests.
 pub mod secret;
 mod segments;
+/// Which records a subscriber may see.
+mod sight;
 /// What the system asks a broker.
 mod signals;
 /// Snapshots of the state.

@@ -87,7 +87,7 @@ impl Front {
         unreadable.map_or(Ok(None), |operation| Err(Refusal::Unreadable { operation }))
     }
 
-    fn ledger(&self) -> Disk {
+    pub(super) fn ledger(&self) -> Disk {
         Disk::reading(self.root.join("ledger"))
     }
 

@@ -36,6 +36,7 @@ impl Front {
         let retired = retired.await.map_err(|_| unanswered())?.map_err(|error| unretired(&error))?;
         if !dry_run && let Some(last) = retired.segments.last() {
             self.retired.fetch_max(last.last, Ordering::Relaxed);
+            self.events.forget();
         }
         let head = self.view.head();
         Ok(encode(&result(retired, LedgerHead { seq: head.seq, digest: head.digest.to_string() })))

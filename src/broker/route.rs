@@ -15,6 +15,10 @@ pub enum Route {
     Accept,
     /// The ledger, about itself: its beginning.
     Retire,
+    /// What is told of records as they come.
+    Subscribe,
+    /// The same, no more.
+    Unsubscribe,
     /// The turn.
     Change(Change),
     /// The view.
@@ -89,6 +93,8 @@ pub fn route(method: Method) -> Route {
         Method::InboxRead => Route::Read(Read::Inbox),
         Method::SessionInterrupt => Route::Change(Change::Interrupt),
         Method::SessionTurn => Route::Change(Change::Turn),
+        Method::EventsSubscribe => Route::Subscribe,
+        Method::EventsUnsubscribe => Route::Unsubscribe,
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
@@ -96,8 +102,6 @@ pub fn route(method: Method) -> Route {
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList
-        | Method::EventsSubscribe
-        | Method::EventsUnsubscribe
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => Route::Absent,
@@ -115,7 +119,13 @@ mod tests {
             match route(*method) {
                 Route::Change(_) => assert_eq!(method.class(), Class::Mutates, "{}", method.name()),
                 Route::Read(_) => assert_eq!(method.class(), Class::Reads, "{}", method.name()),
-                Route::Hello | Route::Status | Route::Shutdown | Route::Accept | Route::Retire => {
+                Route::Hello
+                | Route::Status
+                | Route::Shutdown
+                | Route::Accept
+                | Route::Retire
+                | Route::Subscribe
+                | Route::Unsubscribe => {
                     assert_eq!(method.class(), Class::Control, "{}", method.name());
                 }
                 Route::Absent => {}

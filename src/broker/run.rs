@@ -7,6 +7,7 @@ use super::accept::Standing;
 use super::bodies::Bodies;
 use super::desk::{Desk, Ended, World};
 use super::discovery;
+use super::events::Events;
 use super::front::{Door, Front, Leave};
 use super::hosts::{BLOCKING_THREADS, Hosts};
 use super::idle::Idle;
@@ -349,6 +350,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter, config: Con
         hidden: hidden_seen,
         standing: begun.degraded.clone(),
         scrubbed: scrubbed_seen,
+        events: Events::new(begun.root.path().join("ledger")),
         accepted: Mutex::default(),
         retired: AtomicU64::default(),
         draining: draining_seen,

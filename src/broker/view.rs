@@ -34,7 +34,7 @@ impl View {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ledger's head.
+    /// The ledger's head; that of the state for who holds [`View::read`].
     pub fn head(&self) -> Head {
         *self.head.borrow()
     }
@@ -48,7 +48,7 @@ impl View {
     pub(super) fn publish(&self, work: &mut State, head: Head) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         work.publish(&mut state);
-        drop(state);
+        // Before a reader can have the state: who holds it has its head.
         self.head.send_replace(head);
     }
 

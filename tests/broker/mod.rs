@@ -15,6 +15,8 @@ mod credentials;
 mod crowd;
 /// Where lists go on.
 mod cursors;
+/// What subscribers are told.
+mod events;
 /// The example client of docs/PROTOCOL.md.
 mod example;
 /// Starts that have not happened.
@@ -44,3 +46,5 @@ mod secrets;
 mod stampede;
 /// Starts that fail or die.
 mod starts;
+/// One who is told of events.
+pub(crate) mod subscriber;

@@ -2,6 +2,7 @@
 //! uses and fails on any other, so that nothing passes unread.
 
 use super::shape::assert_shape;
+use crate::broker::subscriber::Subscriber;
 use crate::support::Root;
 use serde_json::{Map, Value, json};
 
@@ -132,6 +133,15 @@ fn what_the_command_line_prints_is_valid_under_the_schema() {
     check("session.stop", root.json(["stop", "a"]));
     check("session.resume", root.json(["resume", "a"]));
     check("session.stop", root.json(["stop", "a", "--key", "stop-again"]));
+    let mut subscriber = Subscriber::owner(&root);
+    let subscription = subscriber.gets("events.subscribe", json!({"after": 0}));
+    check("events.subscribe", subscription.clone());
+    let rule = &schema["notifications"]["event"]["params"];
+    validator.valid("event", &subscriber.event(), rule).unwrap();
+    check(
+        "events.unsubscribe",
+        subscriber.gets("events.unsubscribe", json!({"subscription": subscription["subscription"]})),
+    );
     check("session.wait", root.json(["wait", "a"]));
     check("operation.list", root.json(["operation", "list"]));
     check("operation.get", root.json(["operation", "show", "stop-again"]));
@@ -150,7 +160,10 @@ fn what_the_command_line_prints_is_valid_under_the_schema() {
 fn the_schema_has_every_method_that_the_broker_can_and_is_one_document() {
     let root = Root::new();
     let document = root.ostler(["schema", "--json"]).exits(0).json();
-    assert_shape(&document, "{protocol:{min:1,max:1},methods:map,error:map,error_codes:[text]}");
+    assert_shape(
+        &document,
+        "{protocol:{min:1,max:1},methods:map,notifications:{event:map,hello:map},error:map,error_codes:[text]}",
+    );
     assert!(!root.path().exists(), "asking for the schema starts nothing and makes nothing");
     let mut listed: Vec<&String> = document["methods"].as_object().unwrap().keys().collect();
     let output = crate::support::finish(&mut root.command(["connect"]), b"").exits(0);

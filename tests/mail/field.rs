@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::post::{client, client_within, letter};
 use super::{message, send, send_input};
+use crate::broker::subscriber::{Subscriber, records, told};
 use crate::cli::refused::refused;
 use crate::support::scene::text;
 use crate::support::{Root, SOON, finish, wait_until};
@@ -168,4 +169,44 @@ fn field_g_own_a_full_queue_says_so_and_loses_nothing() {
     own.call(Method::InboxAck, json!({"messages": [id]})).unwrap();
     send(fits).expect("there is room again");
     assert_eq!(send(fits - 1).unwrap()["message"]["id"], sent[fits - 1]["message"]["id"], "what was taken stays");
+}
+
+/// It takes one event for each fifty messages to fifty sessions, about ten thousand records in all. The queues drain all the same, and what it reads
+/// afterwards is each record, and at its end the state that each message and session has.
+#[test]
+fn field_g14_who_reads_events_slowly_loses_none_and_holds_up_no_queue() {
+    let root = Root::new();
+    let (mut slow, mut sender) = (Subscriber::owner(&root), Subscriber::owner(&root));
+    let spawn =
+        |number: usize| json!({"key": format!("s{number}"), "command": ["cat"], "cwd": "/", "adapter": "lines"});
+    let spawned = (0..50).map(|number| sender.gets("session.spawn", spawn(number))["session"]["id"].clone());
+    let sessions: Vec<Value> = spawned.collect();
+    let begun = slow.gets("events.subscribe", json!({}));
+    let mut events = Vec::new();
+    for round in 0..50 {
+        for session in &sessions {
+            let key = format!("{round} {}", text(session));
+            sender.say("message.send", &json!({"session": session, "key": key, "text": key}));
+        }
+        sessions.iter().for_each(|_| drop(sender.any_answer()));
+        events.push(slow.event());
+    }
+    for session in &sessions {
+        sender.gets("session.wait", json!({"session": session, "for": "idle", "timeout_ms": 30_000}));
+    }
+    events.extend(slow.rest(&root, begun["subscription"].as_u64().unwrap()));
+    let behind = |record: &Value| record["seq"].as_u64() > begun["seq"].as_u64();
+    let written: Vec<Value> = records(&root).into_iter().filter(behind).collect();
+    assert!(events.len() >= 10_000, "{}", events.len());
+    assert_eq!(told(&events), written);
+    for session in &sessions {
+        let of_message = |event: &&Value| event["session_id"] == *session && event["type"] == "message";
+        let mut last = std::collections::BTreeMap::new();
+        for event in events.iter().filter(of_message) {
+            let body = &event["record"]["body"];
+            last.insert(text(&body["message"]).to_owned(), body["change"].clone());
+        }
+        assert_eq!(last.len(), 50);
+        assert!(last.values().all(|change| change["delivered"].is_object()), "{last:?}");
+    }
 }

@@ -7,18 +7,13 @@ use super::super::failure::Failure;
 use super::super::output::{Stream, document_of};
 use super::super::text;
 use super::words::words;
+pub(crate) use crate::broker::events::document as json;
 
 /// RECORD: the stored members and the digest.
 pub(crate) fn document(record: &Record) -> Value {
     let mut members: Value = serde_json::from_str(record.raw()).expect("a sound record is a JSON object");
     members["digest"] = Value::from(record.digest.to_string());
     members
-}
-
-/// RECORD as JSON text, without parsing what is stored.
-pub(crate) fn json(record: &Record) -> String {
-    let members = record.raw().strip_prefix('{').expect("a sound record is a JSON object");
-    format!("{{\"digest\":\"{}\",{members}", record.digest)
 }
 
 /// Prints one of many, as a document or as a line.

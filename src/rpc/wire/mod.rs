@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::error::{ErrorCode, WireError};
 
 mod broker;
+mod events;
 mod hello;
 mod key;
 mod ledger;
@@ -27,6 +28,9 @@ pub use crate::os::arg::Arg;
 pub use broker::{
     Broker, BrokerStatusParams, BrokerStatusResult, LedgerHead, LockState, OwnerRecord, RunState, SessionCounts,
     ShutdownParams, ShutdownResult,
+};
+pub use events::{
+    Event, EventsSubscribeParams, EventsSubscribeResult, EventsUnsubscribeParams, EventsUnsubscribeResult,
 };
 pub use hello::{ClientInfo, HelloParams, HelloResult, Identity, IdentityDoc, IdentityKind, Limits, Role, RootId};
 pub use key::{KEY_BYTES_MAX, Key};

@@ -8,7 +8,8 @@ use super::super::error::{ErrorCode, WireError};
 use super::super::method::Method;
 use super::*;
 
-/// One JSON document: for each built method the schema of its parameters and its result, and the error document.
+/// One JSON document: for each built method the schema of its parameters and its result, for each notification that of its parameters, and
+/// the error document.
 /// Shared definitions stand under `$defs`.
 pub fn schema() -> Value {
     let mut generator = SchemaSettings::draft2020_12().into_generator();
@@ -18,6 +19,8 @@ pub fn schema() -> Value {
             methods.insert(method.name().to_owned(), json!({ "params": params, "result": result }));
         }
     }
+    let (hello, event) = (generator.subschema_for::<HelloResult>(), generator.subschema_for::<Event>());
+    let notifications = json!({ "event": { "params": event }, "hello": { "params": hello } });
     let error = generator.subschema_for::<WireError>();
     let codes: Vec<&str> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
     let definitions = generator.take_definitions(true);
@@ -26,6 +29,7 @@ pub fn schema() -> Value {
         "title": "ostler protocol",
         "protocol": PROTOCOL,
         "methods": methods,
+        "notifications": notifications,
         "error": error,
         "error_codes": codes,
         "$defs": definitions,
@@ -63,6 +67,8 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::InboxAck => pair::<InboxAckParams, InboxAckResult>(generator),
         Method::SessionInterrupt => pair::<InterruptParams, SpawnResult>(generator),
         Method::SessionTurn => pair::<TurnParams, TurnResult>(generator),
+        Method::EventsSubscribe => pair::<EventsSubscribeParams, EventsSubscribeResult>(generator),
+        Method::EventsUnsubscribe => pair::<EventsUnsubscribeParams, EventsUnsubscribeResult>(generator),
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
@@ -70,8 +76,6 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         | Method::ReportPost
         | Method::ReportRead
         | Method::ReportList
-        | Method::EventsSubscribe
-        | Method::EventsUnsubscribe
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => return None,
