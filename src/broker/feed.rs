@@ -192,22 +192,44 @@ fn unreadable(error: &ReadError) -> WireError {
 mod tests {
     use super::*;
     use ostler_ledger::storage::SimulatedDisk;
-    use ostler_ledger::{Entry, Ledger, Options, Stamp};
+    use ostler_ledger::{Entry, Ledger, Options, Stamp, Storage};
 
-    /// So many records of about a kilobyte.
-    fn records(count: usize) -> Vec<Record> {
-        let disk = SimulatedDisk::new();
-        let (mut ledger, recovery) = Ledger::open(disk.storage(), Options::new("id", "boot")).unwrap();
-        let stamp = Stamp { at_us: 1_767_225_600_000_000, mono_us: 5, bg: 1 };
-        ledger.append(&recovery.owed, &stamp).unwrap();
+    const STAMP: Stamp = Stamp { at_us: 1_767_225_600_000_000, mono_us: 5, bg: 1 };
+
+    fn open<S: Storage>(storage: S) -> Ledger<S> {
+        let (mut ledger, recovery) = Ledger::open(storage, Options::new("id", "boot")).unwrap();
+        ledger.append(&recovery.owed, &STAMP).unwrap();
         ledger.sync().unwrap();
+        ledger
+    }
+
+    fn append<S: Storage>(ledger: &mut Ledger<S>) {
+        let members = serde_json::Map::from_iter([("key".to_owned(), "k".repeat(128).into())]);
+        let entry = Entry { t: "note".into(), sid: None, ep: None, fin: false, members: members.into() };
+        ledger.append(&[entry], &STAMP).unwrap();
+    }
+
+    fn records(count: usize) -> Vec<Record> {
+        let mut ledger = open(SimulatedDisk::new().storage());
         for _ in 0..count {
-            let members = serde_json::Map::from_iter([("key".to_owned(), "k".repeat(128).into())]);
-            let entry = Entry { t: "note".into(), sid: None, ep: None, fin: false, members: members.into() };
-            ledger.append(&[entry], &stamp).unwrap();
+            append(&mut ledger);
             ledger.sync().unwrap();
         }
         ledger.records().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn nothing_is_read_that_is_not_durable_however_whole_it_stands_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger");
+        let mut ledger = open(Disk::new(&path, folder.path().join("quarantine")));
+        append(&mut ledger);
+        ledger.sync().unwrap();
+        let head = ledger.head().seq;
+        append(&mut ledger);
+        assert_eq!(ledger.records().count(), usize::try_from(head).unwrap() + 1, "it stands there");
+        let read = read(&path, 0, head).unwrap();
+        assert!(read.iter().map(|record| record.header.seq).eq(1..=head));
     }
 
     fn seqs(page: &[Arc<Record>]) -> Vec<u64> {

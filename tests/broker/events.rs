@@ -197,7 +197,7 @@ fn a_session_is_told_of_itself_its_children_and_its_own_messages_and_of_nobody_e
 }
 
 #[test]
-fn who_never_reads_holds_up_nobody_and_costs_a_bounded_piece_of_memory() {
+fn field_j04_who_reads_no_events_holds_up_nobody_and_costs_a_bounded_piece_of_memory() {
     let root = Root::new();
     let broker = crate::support::Process::of_value(&root.ensure()["pid"]);
     let mut silent: Vec<Subscriber> = (0..20).map(|_| Subscriber::owner(&root)).collect();
@@ -206,6 +206,8 @@ fn who_never_reads_holds_up_nobody_and_costs_a_bounded_piece_of_memory() {
             subscriber.subscribe(json!({}));
         }
     }
+    let mut quitting = Subscriber::owner(&root);
+    let number = quitting.subscribe(json!({}));
     let before = Usage::of(broker);
     let mut worker = Subscriber::owner(&root);
     for number in 0..1_000 {
@@ -215,6 +217,10 @@ fn who_never_reads_holds_up_nobody_and_costs_a_bounded_piece_of_memory() {
     let grown_kib = Usage::of(broker).own_kib.saturating_sub(before.own_kib);
     assert!(grown_kib < 64 * 1024, "{grown_kib} KiB");
     assert_eq!(root.json(["status"])["state"], "running");
+    // What was on its way to one who gives up comes before the answer, and nothing after it.
+    assert!(quitting.ends(number).len() > 100);
+    quitting.gets("broker.status", json!({}));
+    assert_eq!(quitting.heard(), Vec::<Value>::new());
     // It was not left out of anything: it has only to read.
     let mut of_all = silent.swap_remove(7);
     let last = records(&root).last().unwrap()["seq"].clone();
