@@ -234,6 +234,22 @@ pub fn grace(given: Option<u64>) -> Result<u64, WireError> {
     }
 }
 
+/// Why something is to end, checked: a person reads it, and a program is told it.
+///
+/// # Errors
+/// `invalid_input` for nothing, too much, or what is no plain text.
+pub fn reason(given: Option<String>) -> Result<Option<String>, WireError> {
+    let fits =
+        |text: &String| (1..=limits::STOP_REASON_BYTES).contains(&text.len()) && !text.chars().any(char::is_control);
+    match given {
+        Some(text) if !fits(&text) => {
+            let rule = format!("the reason has 1 to {} bytes and no control characters", limits::STOP_REASON_BYTES);
+            Err(WireError::new(ErrorCode::InvalidInput, format!("{rule}; nothing was done")).reason("reason"))
+        }
+        fits => Ok(fits),
+    }
+}
+
 /// A prune's age, checked.
 ///
 /// # Errors

@@ -102,8 +102,9 @@ impl Front {
     async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
+        let reason = asked::reason(params.reason)?;
         let target = self.target(&change.scope, &params.session)?;
-        let settled = self.settle(&change, Action::Stop { target, grace_ms }, Wanted::default()).await?;
+        let settled = self.settle(&change, Action::Stop { target, grace_ms, reason }, Wanted::default()).await?;
         self.ended(&settled)
     }
 
@@ -129,9 +130,14 @@ impl Front {
     async fn delete(&self, caller: &Caller, digest: Digest, params: DeleteParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let grace_ms = asked::grace(params.grace_ms)?;
+        let reason = asked::reason(params.reason)?;
+        if reason.is_some() && !params.stop {
+            let message = "a reason is for a delete that stops; nothing was done";
+            return Err(WireError::new(ErrorCode::InvalidInput, message).reason("reason"));
+        }
         let target = self.target(&change.scope, &params.session)?;
         target.iter().for_each(|id| self.renderer.recall(id));
-        let action = Action::Delete { target, stop: params.stop, grace_ms };
+        let action = Action::Delete { target, stop: params.stop, grace_ms, reason };
         let settled = self.settle(&change, action, Wanted::default()).await?;
         self.ended(&settled)
     }

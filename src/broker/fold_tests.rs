@@ -21,7 +21,7 @@ fn a_life_and_a_half(disk: &SimulatedDisk) {
     begin(&mut turn, &recovery);
     let exit = Exit::Code(0);
     let exited = Word::Exited { run: None, exit, at_us: 1, survivors: Vec::new() };
-    let delete = Action::Delete { target: Ok(session("a")), stop: false, grace_ms: 0 };
+    let delete = Action::Delete { target: Ok(session("a")), stop: false, grace_ms: 0, reason: None };
     let inputs = [
         request("a", 1, spawn("a")),
         started("a"),

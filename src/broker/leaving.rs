@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long a leaving broker waits for the sessions that it was asked to stop.
 const STOP_SESSIONS: Duration = Duration::from_secs(150);
 
+/// Why its sessions end with it, to who asks.
+const SHUTDOWN: &str = "the broker is shut down with its sessions";
+
 /// Discovery record, socket and its folder, ledger lock, clean-release mark, close: in this order.
 pub(super) fn leave_in_order(published: &Published, turn: DiskTurn, lock: &mut super::lock::Acquired) -> End {
     pass(Point::ShutdownClosed);
@@ -53,7 +56,11 @@ pub(super) async fn stop_all(front: &Arc<Front>) {
             digest: Digest::default(),
             digests_since: front.secret.since,
             family: front.family,
-            action: Action::Stop { target: Ok(id), grace_ms: super::asked::STOP_GRACE_MS },
+            action: Action::Stop {
+                target: Ok(id),
+                grace_ms: super::asked::STOP_GRACE_MS,
+                reason: Some(SHUTDOWN.to_owned()),
+            },
             recalled: Vec::new(),
         };
         let front = Arc::clone(front);

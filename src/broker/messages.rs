@@ -272,7 +272,8 @@ impl Front {
             return Err(refused(&Refusal::Incapable { what: "inbox of a session whose messages are brought to it" }));
         }
         if let Some(wait_ms) = params.wait_ms {
-            let waiting = self.until(|state| !readable(state, caller, after, 1).is_empty());
+            let waiting =
+                self.until(|state| notice(state, caller).is_some() || !readable(state, caller, after, 1).is_empty());
             // Nothing by then is an answer as well.
             if let Ok(Err(left)) = tokio::time::timeout(Duration::from_millis(wait_ms), waiting).await {
                 return Err(left);
@@ -284,7 +285,9 @@ impl Front {
         self.inbox.pull(caller.clone(), page.iter().map(|message| message.id).collect()).await?;
         let (messages, all) = self.letters(caller, &page).await;
         let next = messages.last().map(|last| last.message.id.clone()).filter(|_| more || !all);
-        Ok(encode(&InboxReadResult { messages, next }))
+        // Asked last: a stop that came meanwhile is told now, and not after the next wait.
+        let stop = notice(&self.view.read(), caller);
+        Ok(encode(&InboxReadResult { messages, next, stop }))
     }
 
     /// Those of a page that are delivered now, with their texts, and whether they are all. One whose text is lost says so.
@@ -317,11 +320,19 @@ impl Front {
     }
 }
 
-/// A session's messages that it can read, oldest first.
+/// The stop of this session that is under way. It follows from the record of the stop and is over with the episode, so no other one is told it.
+fn notice(state: &State, session: &SessionId) -> Option<wire::Stop> {
+    state.sessions.get(session)?.notice().map(|halt| render::stop(halt))
+}
+
+/// A session's messages that it can read, oldest first: while it is being stopped only those that it has had already.
 fn readable(state: &State, session: &SessionId, after: Option<MessageId>, most: usize) -> Vec<Arc<Message>> {
+    let stops = notice(state, session).is_some();
     let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open);
     let open = open.filter(|id| after.is_none_or(|after| **id > after)).filter_map(|id| state.messages.get(id));
-    let fits = |message: &&Arc<Message>| matches!(message.state, MessageState::Queued | MessageState::Delivered);
+    let fits = |message: &&Arc<Message>| {
+        message.state == MessageState::Delivered || message.state == MessageState::Queued && !stops
+    };
     open.filter(fits).take(most).cloned().collect()
 }
 

@@ -119,6 +119,7 @@ impl Renderer {
                 operation: fence.operation.map(|id| id.to_string()),
                 reason: fence.reason.clone(),
             }),
+            stop: session.stop.as_deref().map(stop),
         }
     }
 
@@ -132,7 +133,7 @@ impl Renderer {
             let gained = &operation.gained;
             document.reason = None;
             (document.started_at, document.ended_at, document.last_seen_at) = (None, None, None);
-            (document.queue, document.fence) = (wire::Queue::default(), None);
+            (document.queue, document.fence, document.stop) = (wire::Queue::default(), None, None);
             document.episode = gained.episode.unwrap_or(document.episode);
             document.status = gained.status.map_or(document.status, status);
             document.pid = gained.pid;
@@ -171,6 +172,28 @@ fn tombstone(id: &SessionId, operation: &Operation) -> wire::Session {
         endpoint: None,
         queue: wire::Queue::default(),
         fence: None,
+        stop: None,
+    }
+}
+
+/// A stop on the wire.
+pub fn stop(halt: &machine::Halt) -> wire::Stop {
+    wire::Stop {
+        operation: halt.operation.map(|id| id.to_string()),
+        by: halt.by.as_ref().map_or_else(|| "broker".to_owned(), whose),
+        reason: halt.reason.clone(),
+        asked_at: Timestamp::from_us(halt.asked_us),
+        grace_ms: halt.grace_ms,
+        deadline: Timestamp::from_us(halt.deadline_us()),
+        turn: halt.turn,
+    }
+}
+
+/// Who asks, in one word: `owner`, or the session's id.
+fn whose(scope: &machine::Scope) -> String {
+    match scope {
+        machine::Scope::Owner => "owner".to_owned(),
+        machine::Scope::Session(id) => id.to_string(),
     }
 }
 
@@ -225,6 +248,9 @@ pub fn operation(operation: &Operation, replayed: bool) -> wire::Operation {
         digest: operation.digest.to_string(),
         replayed,
         request_digest: operation.request.to_string(),
+        by: whose(&operation.scope),
+        asked_at: Some(Timestamp::from_us(operation.accepted_us)),
+        reason: operation.reason.clone(),
         error: failed(operation),
     }
 }

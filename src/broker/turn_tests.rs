@@ -287,7 +287,7 @@ fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refus
     let disk = SimulatedDisk::new();
     let mut turn = full(&disk);
     // One turn, and each gets what it can.
-    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000 };
+    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000, reason: None };
     let both = vec![(request("b", 3, spawn("b")), Some("spawn")), (request("s", 4, stop.clone()), Some("stop"))];
     assert_eq!(run(&mut turn, both).unwrap(), ["spawn: storage, full true", "aaaaaaaaaaaa owes true"]);
     let exited = Word::Exited { run: None, exit: Exit::Code(0), at_us: 5, survivors: Vec::new() };
@@ -296,7 +296,7 @@ fn on_a_full_disk_what_ends_something_is_done_and_what_begins_something_is_refus
     assert_eq!((left[0].as_str(), &left[1][..8]), ("spawn: storage, full true", "stop: op"), "{left:?}");
     let again = run(&mut turn, vec![(request("s", 4, stop), Some("again"))]).unwrap();
     assert!(again[0].starts_with("again: op-") && again[0].ends_with(" true"), "{again:?}");
-    let delete = Action::Delete { target: Ok(session("a")), stop: false, grace_ms: 0 };
+    let delete = Action::Delete { target: Ok(session("a")), stop: false, grace_ms: 0, reason: None };
     assert_eq!(run(&mut turn, vec![(request("d", 5, delete), Some("delete"))]).unwrap(), ["aaaaaaaaaaaa owes true"]);
     let removed = Observation { session: session("a"), episode: 1, word: Word::Removed };
     let left = run(&mut turn, vec![(Input::Observation(removed), None)]).unwrap();
@@ -323,7 +323,7 @@ fn beats_are_refused_on_a_full_disk_and_the_lack_is_told_until_there_is_room() {
         turn.run(now(), vec![beat()], &mut |_| {}, &mut |failed| refused.push(failed.words)).unwrap();
     }
     assert_eq!(refused.last(), Some(&false), "it is refused, and no word of the world was lost");
-    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000 };
+    let stop = Action::Stop { target: Ok(session("a")), grace_ms: 1_000, reason: None };
     run(&mut turn, vec![(request("s", 4, stop), None)]).unwrap();
     assert!(turn.short().is_some(), "what was written came from the reserve");
     disk.set_capacity(None);

@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// With --stop: how long to wait after TERM before KILL, at most 2m [default: stop_grace of the configuration, 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_grace, requires = "stop")]
     grace: Option<Duration>,
+    /// With --stop: why, 1 to 256 bytes, told to the program, if it pulls its messages
+    #[arg(long, value_name = "TEXT", requires = "stop")]
+    reason: Option<String>,
     #[command(flatten)]
     key: args::Key,
 }
@@ -35,7 +38,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let delete = |broker: &mut Broker, session: &str, key| -> Result<EndedResult, Failure> {
         broker.begin(format!("delete {session}"), session, context.deadline(grace + stop::SLACK)?);
         let grace_ms = args.stop.then(|| duration::millis(grace));
-        let params = DeleteParams { key, session: session.to_owned(), stop: args.stop, grace_ms };
+        let reason = args.reason.clone();
+        let params = DeleteParams { key, session: session.to_owned(), stop: args.stop, grace_ms, reason };
         let deleted = broker.change(Method::SessionDelete, &params.key, &params);
         if args.stop { deleted.map_err(|failure| stop::with_grace(failure, grace)) } else { deleted }
     };

@@ -9,9 +9,9 @@ use super::args;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
-use super::{duration, message, text};
+use super::{duration, message, sessions, text};
 use crate::rpc::method::Method;
-use crate::rpc::wire::{InboxAckParams, InboxAckResult, InboxReadParams, InboxReadResult, Letter};
+use crate::rpc::wire::{InboxAckParams, InboxAckResult, InboxReadParams, InboxReadResult, Letter, Stop};
 
 /// Inside a session: read the messages that wait for it, and acknowledge them
 ///
@@ -65,11 +65,18 @@ fn read(
     let wait_ms = wait.map(|wait| duration::millis(wait.min(deadline.remaining())));
     let page: InboxReadResult = broker.call(Method::InboxRead, &InboxReadParams { limit, cursor, wait_ms })?;
     context.output.either(&page, |page| {
-        let mut shown: String = page.messages.iter().map(letter).collect();
+        let mut shown = page.stop.as_ref().map(notice).unwrap_or_default();
+        shown.extend(page.messages.iter().map(letter));
         shown.extend(page.next.as_ref().map(|next| format!("more: --cursor {}\n", text::shell_str(next))));
         shown
     })?;
     Ok(Exit::Done)
+}
+
+/// That the session is to end, before all else.
+fn notice(stop: &Stop) -> String {
+    let (asked, deadline) = (sessions::stop(stop), sessions::time(stop.deadline));
+    format!("this session is being stopped, asked {asked}; what has not ended by {deadline} is killed\n")
 }
 
 /// A message for eyes: who, and what, every line marked as text.

@@ -84,13 +84,20 @@ fn show(operation: String, context: &Context) -> Result<Exit, Failure> {
     let mut broker = context.broker(format!("show operation {operation}"))?;
     let found: OperationGetResult = broker.call(Method::OperationGet, &OperationGetParams { operation })?;
     context.output.either(&found, |found| {
-        let mut shown = table(std::slice::from_ref(&found.operation));
+        let mut shown = table(std::slice::from_ref(&found.operation)) + &asked(&found.operation);
         if let Some(error) = &found.operation.error {
             shown.push_str(&format!("error: {} ({})\n", text::plain(&error.message), error.code));
         }
         shown + &found.result.as_ref().map(result).unwrap_or_default()
     })?;
     Ok(Exit::Done)
+}
+
+/// Who asked, when, and why.
+fn asked(operation: &Operation) -> String {
+    let Some(at) = operation.asked_at else { return String::new() };
+    let why = operation.reason.as_ref().map(|reason| format!(": {}", text::plain(reason))).unwrap_or_default();
+    format!("asked by {} at {}{why}\n", text::plain(&operation.by), sessions::time(at))
 }
 
 /// What an operation left behind, in the words of the other commands. Members that a later broker may add are for programs.

@@ -2,7 +2,7 @@
 
 use super::output::{Output, Tone};
 use super::text::{self, Table};
-use crate::rpc::wire::{EndedResult, Exit, ListResult, Session, SessionStatus, StartPhase, Survivor, Timestamp};
+use crate::rpc::wire::{EndedResult, Exit, ListResult, Session, SessionStatus, StartPhase, Stop, Survivor, Timestamp};
 
 /// Every status with its name on the wire.
 pub(crate) const STATUSES: [(&str, SessionStatus); 10] = [
@@ -144,6 +144,13 @@ pub(crate) fn reason(session: &Session) -> Option<&str> {
         None => false,
     };
     session.reason.as_deref().filter(|_| !is_told)
+}
+
+/// Who wanted an episode to end, when, and why.
+pub(crate) fn stop(stop: &Stop) -> String {
+    let why = stop.reason.as_ref().map(|reason| format!(": {}", text::plain(reason))).unwrap_or_default();
+    let turn = stop.turn.map(|turn| format!("; session turn {turn} was cut")).unwrap_or_default();
+    format!("by {} at {}{why}{turn}", text::plain(&stop.by), time(stop.asked_at))
 }
 
 /// One line about a session: what it is called, how it is, and why.

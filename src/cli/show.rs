@@ -56,6 +56,7 @@ fn screen(document: &Document, frozen: Option<&Frozen>) -> String {
     fields.extend(session.pid.map(|pid| ("pid", pid.to_string())));
     fields.extend(session.host_pid.map(|pid| ("host", pid.to_string())));
     fields.extend(session.endpoint.as_ref().map(|endpoint| ("endpoint", text::plain(&endpoint.address))));
+    fields.extend(session.stop.as_ref().map(|stop| ("stop", sessions::stop(stop))));
     fields.extend(session.exit.as_ref().map(|exit| ("exit", sessions::exit(exit))));
     let labels = session.labels.iter().map(|(key, value)| ("label", text::plain(&format!("{key}={value}"))));
     fields.extend(labels);

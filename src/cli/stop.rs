@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// How long to wait after TERM before KILL, at most 2m [default: stop_grace of the configuration, 10s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_grace)]
     grace: Option<Duration>,
+    /// Why, 1 to 256 bytes: told to the program, if it pulls its messages, and to who asks later
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     #[command(flatten)]
     key: args::Key,
 }
@@ -46,7 +49,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let ids = batch::select(&mut broker, &args.selection, |session| sessions::is_live(session.status))?;
     let stop = |broker: &mut Broker, session: &str, key| -> Result<EndedResult, Failure> {
         broker.begin(format!("stop {session}"), session, context.deadline(grace + SLACK)?);
-        let params = StopParams { key, session: session.to_owned(), grace_ms: Some(duration::millis(grace)) };
+        let (grace_ms, reason) = (Some(duration::millis(grace)), args.reason.clone());
+        let params = StopParams { key, session: session.to_owned(), grace_ms, reason };
         broker.change(Method::SessionStop, &params.key, &params).map_err(|failure| with_grace(failure, grace))
     };
     let (key, asked_at) = (args.key.key.as_ref(), broker.client.time());

@@ -1,11 +1,11 @@
 //! A fact meets the state. Total and silent: what `decide` never emits is refused as [`Illegal`], so that a ledger
 //! which says the impossible stops a start instead of being believed.
 
+use super::ending::{Halt, arm, begin, disarm};
 use super::event::{Decided, Event, FenceChange, Generation, HostChange, Plan, SessionChange};
 use super::family::{rose, sank};
 use super::footprint::Runs;
 use super::id::{Digest, Key, OperationId, SessionId};
-use super::limits;
 use super::operation::{Actor, Failure, Gained, Kind, Operation, Outcome};
 use super::session::{Session, Status};
 use super::state::State;
@@ -52,7 +52,7 @@ fn applied(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
             if op.0 != at.seq {
                 return Err(Illegal("an operation's id is the position of its own record"));
             }
-            let operation = accepted((*op, *kind), (act, key), *req, sid.as_ref(), at);
+            let operation = accepted((*op, *kind, body), (act, key), *req, sid.as_ref(), at);
             let bound = (operation.scope.clone(), operation.key.clone());
             if state.keys.get(&bound).is_some_and(|known| state.operations.get(known).is_some()) {
                 return Err(Illegal("a key binds one operation"));
@@ -102,7 +102,7 @@ fn applied(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
 
 /// An operation as the record that accepts it makes it.
 pub(super) fn accepted(
-    (id, kind): (OperationId, Kind),
+    (id, kind, plan): (OperationId, Kind, &Plan),
     (act, key): (&Actor, &Key),
     request: Digest,
     session: Option<&SessionId>,
@@ -119,6 +119,7 @@ pub(super) fn accepted(
         seq: at.seq,
         digest: Digest::default(),
         accepted_us: at.time.wall_us,
+        reason: plan.reason().cloned(),
         gained: Gained::default(),
         failure: None,
     }
@@ -214,7 +215,12 @@ fn accept(
         Plan::Launch { .. } | Plan::Remove => !live && !gone,
         Plan::End { .. } | Plan::Interrupt => live,
         Plan::Settle => !gone,
-        Plan::Join | Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => true,
+        Plan::Join
+        | Plan::JoinFor { .. }
+        | Plan::Spawn { .. }
+        | Plan::Send { .. }
+        | Plan::Nothing
+        | Plan::Prune { .. } => true,
     };
     if !legal {
         return Err(Illegal("a plan that cannot follow the session's status"));
@@ -225,11 +231,11 @@ fn accept(
             session.starts = vec![op];
             rose((&mut state.live, &mut state.children), session);
         }
-        Plan::End { grace_ms, deadline_boot_us, delete } => {
-            session.status = Status::Stopping;
-            super::turns::left(session);
-            session.grace_ms = *grace_ms;
-            session.deadline_boot_us = *deadline_boot_us;
+        Plan::End { grace_ms, deadline_boot_us, delete, reason } => {
+            let (by, reason) = (Some(act.scope()), reason.clone());
+            let (asked_us, grace_ms) = (at.time.wall_us, *grace_ms);
+            let halt = Halt { operation: Some(op), by, reason, asked_us, grace_ms, turn: None };
+            begin(session, halt, *deadline_boot_us);
             let list = if *delete { &mut session.deletes } else { &mut session.stops };
             list.push(op);
             arm(&mut state.deadlines, session, *deadline_boot_us);
@@ -238,31 +244,39 @@ fn accept(
             session.status = Status::Deleted;
             session.deletes.push(op);
         }
-        Plan::Join => match kind {
-            Kind::Resume => session.starts.push(op),
-            Kind::Stop | Kind::Delete => {
-                let list = if kind == Kind::Stop { &mut session.stops } else { &mut session.deletes };
-                list.push(op);
-                if session.status == Status::Stopping && session.due_boot_us.is_none() {
-                    arm(&mut state.deadlines, session, at.time.boot_us);
-                }
-            }
-            Kind::Spawn
-            | Kind::Prune
-            | Kind::Reconcile
-            | Kind::Resolve
-            | Kind::Send
-            | Kind::Cancel
-            | Kind::ResolveMessage
-            | Kind::Interrupt
-            | Kind::Turn
-            | Kind::Acknowledge => {
-                return Err(Illegal("this kind joins nothing"));
-            }
-        },
+        Plan::Join | Plan::JoinFor { .. } => join(session, &mut state.deadlines, (op, kind), at)?,
         Plan::Interrupt => session.interrupts.push(op),
         Plan::Settle => session.settled_seq = op.0,
         Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => {}
+    }
+    Ok(())
+}
+
+/// An operation waits for what is under way.
+fn join(
+    session: &mut Session,
+    deadlines: &mut Table<(u64, SessionId), u32>,
+    (op, kind): (OperationId, Kind),
+    at: At,
+) -> Result<(), Illegal> {
+    let list = match kind {
+        Kind::Resume => &mut session.starts,
+        Kind::Stop => &mut session.stops,
+        Kind::Delete => &mut session.deletes,
+        Kind::Spawn
+        | Kind::Prune
+        | Kind::Reconcile
+        | Kind::Resolve
+        | Kind::Send
+        | Kind::Cancel
+        | Kind::ResolveMessage
+        | Kind::Interrupt
+        | Kind::Turn
+        | Kind::Acknowledge => return Err(Illegal("this kind joins nothing")),
+    };
+    list.push(op);
+    if kind != Kind::Resume && session.status == Status::Stopping && session.due_boot_us.is_none() {
+        arm(deadlines, session, at.time.boot_us);
     }
     Ok(())
 }
@@ -276,22 +290,9 @@ fn launch(session: &mut Session, episode: u32, deadline_boot_us: u64, generation
     session.next_episode = episode.saturating_add(1);
     session.run = None;
     (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
-    (session.turn, session.turn_over) = (None, None);
+    (session.turn, session.turn_over, session.stop) = (None, None, None);
     session.deadline_boot_us = deadline_boot_us;
     session.proven = generation;
-}
-
-/// Sets when the callers of a stop are answered at the latest: some time after its deadline.
-fn arm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session, deadline_boot_us: u64) {
-    let due = deadline_boot_us.saturating_add(limits::STOP_PROOF_MS.saturating_mul(1_000));
-    session.due_boot_us = Some(due);
-    deadlines.insert((due, session.id.clone()), session.episode);
-}
-
-fn disarm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session) {
-    if let Some(due) = session.due_boot_us.take() {
-        deadlines.remove(&(due, session.id.clone()));
-    }
 }
 
 fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan: &Plan, at: At) -> Result<(), Illegal> {
@@ -327,6 +328,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         proven: state.generation,
         deadline_boot_us: *deadline_boot_us,
         grace_ms: 0,
+        stop: None,
         due_boot_us: None,
         fence: None,
         settled_seq: 0,
@@ -382,7 +384,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     if session.episode != ep {
         return Err(Illegal("a change of another episode"));
     }
-    if let Some(changed) = super::turns::changed(session, change) {
+    if let Some(changed) = super::turns::changed(session, change, at) {
         return changed;
     }
     let live = session.status.is_live();

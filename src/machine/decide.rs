@@ -99,12 +99,16 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Cancel { message } => ask.cancel(message),
         Action::ResolveMessage { message, again } => ask.settle_message(message, *again),
         Action::Acknowledge { messages } => ask.acknowledge(messages),
-        Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, 0, *prepared),
-        Action::Stop { target, grace_ms } => ask.on_session(target, Ask::Stop, *grace_ms, None),
+        Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, (0, None), *prepared),
+        Action::Stop { target, grace_ms, reason } => {
+            ask.on_session(target, Ask::Stop, (*grace_ms, reason.as_ref()), None)
+        }
         Action::Interrupt { target } => ask.interrupt(target),
         Action::Turn { number, episode, begins } => ask.turn(*number, *episode, *begins),
-        Action::Delete { target, stop: true, grace_ms } => ask.on_session(target, Ask::DeleteStop, *grace_ms, None),
-        Action::Delete { target, stop: false, grace_ms } => ask.on_session(target, Ask::Delete, *grace_ms, None),
+        Action::Delete { target, stop, grace_ms, reason } => {
+            let ask_for = if *stop { Ask::DeleteStop } else { Ask::Delete };
+            ask.on_session(target, ask_for, (*grace_ms, reason.as_ref()), None)
+        }
         Action::Prune { older_ms } => ask.prune(*older_ms),
         Action::Reconcile { target, evidence } => ask.reconcile(target, evidence.as_deref()),
         Action::Resolve { operation, succeeded, reason } => ask.resolve(operation, *succeeded, reason),
@@ -189,14 +193,20 @@ impl Asked<'_> {
         }
     }
 
-    fn on_session(&self, target: &Target, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
+    fn on_session(&self, target: &Target, ask: Ask, end: (u64, Option<&String>), prepared: Option<u32>) -> Decision {
         match self.found(target) {
-            Ok(session) => self.moved(session, ask, grace_ms, prepared),
+            Ok(session) => self.moved(session, ask, end, prepared),
             Err(refusal) => refused(refusal),
         }
     }
 
-    fn moved(&self, session: &Session, ask: Ask, grace_ms: u64, prepared: Option<u32>) -> Decision {
+    fn moved(
+        &self,
+        session: &Session,
+        ask: Ask,
+        (grace_ms, reason): (u64, Option<&String>),
+        prepared: Option<u32>,
+    ) -> Decision {
         let id = &session.id;
         let kind = match ask {
             Ask::Resume => Kind::Resume,
@@ -212,13 +222,17 @@ impl Asked<'_> {
             Move::Join if session.waiting().count() >= limits::WAITING_OPERATIONS => {
                 refused(Refusal::Crowded { session: id.clone() })
             }
-            Move::Join => self.answered(vec![accept(session.episode, Plan::Join)]),
+            Move::Join => {
+                let plan = reason.map_or(Plan::Join, |reason| Plan::JoinFor { reason: reason.clone() });
+                self.answered(vec![accept(session.episode, plan)])
+            }
             Move::Launch => self.launch(session, prepared),
             Move::End => {
                 let grace_ms = grace_ms.min(limits::STOP_GRACE_MS_MAX);
                 let deadline_boot_us = self.now.boot_after_ms(grace_ms);
                 let delete = ask == Ask::DeleteStop;
-                self.answered(vec![accept(session.episode, Plan::End { grace_ms, deadline_boot_us, delete })])
+                let plan = Plan::End { grace_ms, deadline_boot_us, delete, reason: reason.cloned() };
+                self.answered(vec![accept(session.episode, plan)])
             }
             Move::Remove => self.answered(vec![accept(session.episode, Plan::Remove)]),
             Move::Live => refused(Refusal::Live { session: id.clone() }),

@@ -198,6 +198,9 @@ pub enum Plan {
         deadline_boot_us: u64,
         /// Whether the session is removed afterwards.
         delete: bool,
+        /// Why, in the caller's words.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// Signal the command to leave what it does.
     Interrupt,
@@ -205,6 +208,11 @@ pub enum Plan {
     Remove,
     /// Wait for what is under way: for the start, the end or the removal, by kind.
     Join,
+    /// The same, for the end or the removal.
+    JoinFor {
+        /// Why, in the caller's words.
+        reason: String,
+    },
     /// Nothing is left to do.
     Nothing,
     /// End a doubt by the evidence that was seen; what follows from it stands behind this record. What damage before it
@@ -215,6 +223,25 @@ pub enum Plan {
         /// Those that ended before this long ago.
         older_ms: u64,
     },
+}
+
+impl Plan {
+    /// Why, where the caller said so.
+    pub fn reason(&self) -> Option<&String> {
+        match self {
+            Self::End { reason, .. } => reason.as_ref(),
+            Self::JoinFor { reason } => Some(reason),
+            Self::Spawn { .. }
+            | Self::Send { .. }
+            | Self::Launch { .. }
+            | Self::Interrupt
+            | Self::Remove
+            | Self::Join
+            | Self::Nothing
+            | Self::Settle
+            | Self::Prune { .. } => None,
+        }
+    }
 }
 
 /// Word of an episode's host.

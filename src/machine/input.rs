@@ -135,6 +135,8 @@ pub enum Action {
         target: Target,
         /// How long it may take to end by itself.
         grace_ms: u64,
+        /// Why, in the caller's words; at most [`super::limits::STOP_REASON_BYTES`].
+        reason: Option<String>,
     },
     /// The calling session's word of a session turn.
     Turn {
@@ -158,6 +160,8 @@ pub enum Action {
         stop: bool,
         /// How long that may take.
         grace_ms: u64,
+        /// Why, as of a stop.
+        reason: Option<String>,
     },
     /// The removal of ended sessions.
     Prune {

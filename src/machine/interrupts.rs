@@ -10,7 +10,8 @@
 //!
 //! Promise: at most one message of a session runs out of time at once, and nothing is cancelled for a turn of which this broker's host has not spoken.
 
-use super::apply::Illegal;
+use super::apply::{At, Illegal};
+use super::ending::Halt;
 use super::event::{Event, MessageChange, SessionChange};
 use super::id::{MessageId, OperationId, SessionId};
 use super::lane::{event, on_its_way};
@@ -169,13 +170,13 @@ pub(super) fn wrong(state: &State) -> Vec<String> {
 const TIMEOUT: &str = "interrupt_timeout";
 
 /// A session is to end because its turn did not.
-pub(super) fn stop(session: &mut Session, grace_ms: u64, deadline_boot_us: u64) -> Result<(), Illegal> {
+pub(super) fn stop(session: &mut Session, grace_ms: u64, deadline_boot_us: u64, at: At) -> Result<(), Illegal> {
     if !matches!(session.status, Status::Ready | Status::Running) {
         return Err(Illegal("an interrupt of what does not run"));
     }
-    session.status = Status::Stopping;
-    super::turns::left(session);
-    (session.grace_ms, session.deadline_boot_us) = (grace_ms, deadline_boot_us);
+    let (reason, asked_us) = (Some(TIMEOUT.to_owned()), at.time.wall_us);
+    let halt = Halt { operation: None, by: None, reason, asked_us, grace_ms, turn: None };
+    super::ending::begin(session, halt, deadline_boot_us);
     session.reason = Some(TIMEOUT.to_owned());
     Ok(())
 }

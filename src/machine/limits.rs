@@ -18,6 +18,8 @@ pub const LIVE_CHILDREN: usize = 64;
 pub const FAMILY_DEPTH: u32 = 8;
 /// Longest stop grace, in milliseconds. Beyond: `invalid_input`.
 pub const STOP_GRACE_MS_MAX: u64 = 120_000;
+/// Longest reason of a stop, in bytes. Beyond: `invalid_input`.
+pub const STOP_REASON_BYTES: usize = 256;
 /// After a stop's grace has passed, how long the host may take to prove the end, in milliseconds.
 pub const STOP_PROOF_MS: u64 = 10_000;
 /// A start that has not opened its gate by then is given up when it is found after a restart, in milliseconds.

@@ -257,9 +257,11 @@ pub fn may_know(state: &State, scope: &Scope, message: &Message) -> bool {
     may_decide(state, scope, message) || matches!(scope, Scope::Session(caller) if message.session == *caller)
 }
 
-/// A session pulls its messages: those that it has not had yet are delivered by that, durably before it reads them.
+/// A session pulls its messages: those that it has not had yet are delivered by that, durably before it reads them. To one that is being
+/// stopped nothing is delivered any more.
 pub(super) fn pull(state: &State, sid: &SessionId, messages: &[MessageId]) -> Vec<Event> {
-    let Some(session) = state.sessions.get(sid).filter(|session| session.status.is_live()) else { return Vec::new() };
+    let takes = |session: &&Arc<Session>| session.status.is_live() && session.status != Status::Stopping;
+    let Some(session) = state.sessions.get(sid).filter(takes) else { return Vec::new() };
     let waiting = messages.iter().filter_map(|id| state.messages.get(id));
     let waiting = waiting.filter(|message| message.session == *sid && message.state == MessageState::Queued);
     waiting.map(|message| event(session, message.id, MessageChange::Pulled)).collect()

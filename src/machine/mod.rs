@@ -12,6 +12,7 @@ mod apply_mail;
 mod deadline;
 mod decide;
 mod effect;
+mod ending;
 mod event;
 mod family;
 mod footprint;
@@ -47,6 +48,7 @@ pub use apply::{At, Illegal, apply, chain_ended};
 pub use deadline::next_deadline;
 pub use decide::{Answer, Decision, decide, prunable};
 pub use effect::{Effect, Hand, open_operations, outstanding, owed};
+pub use ending::Halt;
 pub use event::{
     Beat, Conflict, Decided, Event, FenceChange, Generation, HostChange, MessageChange, MessageEvent, Plan,
     QueueChange, Reclaimed, SessionChange,

@@ -239,6 +239,9 @@ pub struct Operation {
     pub digest: Digest,
     /// When it was accepted.
     pub accepted_us: u64,
+    /// Why, in the caller's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     /// What it gained.
     pub gained: Gained,
     /// Why it did not succeed.

@@ -7,8 +7,8 @@ use super::operation::{Gained, Operation};
 
 /// The operation that this record accepted and that one settled; none if they are not the two records of one.
 pub fn recalled(first: (&Event, At), last: (&Event, At, Digest)) -> Option<Operation> {
-    let (Event::Accept { sid, op, kind, key, req, act, .. }, at) = first else { return None };
-    let mut operation = accepted((*op, *kind), (act, key), *req, sid.as_ref(), at);
+    let (Event::Accept { sid, op, kind, key, req, act, body, .. }, at) = first else { return None };
+    let mut operation = accepted((*op, *kind, body), (act, key), *req, sid.as_ref(), at);
     let (event, at, digest) = last;
     let settled = match event {
         Event::Finish { op, st, res, body, .. } if *op == operation.id => {

@@ -14,6 +14,7 @@
 //! ```
 //! `ready` and `running` follow each other as session turns begin and end. `starting`, they and `stopping` may have a process ("live"); the others have none, proven.
 
+use super::ending::Halt;
 use super::footprint::Runs;
 use super::id::{Digest, Name, OperationId, Process, SessionId};
 use super::message::Adapter;
@@ -300,6 +301,9 @@ pub struct Session {
     pub deadline_boot_us: u64,
     /// The stop's grace in milliseconds, as the first stop asked.
     pub grace_ms: u64,
+    /// Who wanted the current or last episode to end, if anybody did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop: Option<Arc<Halt>>,
     /// When a stop's callers are answered even if no end is proven, on the boot clock.
     pub due_boot_us: Option<u64>,
     /// Protects it while its truth is uncertain.

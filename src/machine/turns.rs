@@ -8,7 +8,7 @@
 //! What opens a turn needs no record of its own: the record that the start was proven, or that the message was taken, says it. What ends one
 //! has a record, because the next message depends on it.
 
-use super::apply::Illegal;
+use super::apply::{At, Illegal};
 use super::decide::{Asked, Decision, refused};
 use super::event::{Event, Plan, SessionChange};
 use super::id::{MessageId, Scope};
@@ -148,12 +148,12 @@ pub(super) fn started(session: &mut Session) {
 }
 
 /// A turn began or ended, or is to be the last, as a record says; none if it is about something else.
-pub(super) fn changed(session: &mut Session, change: &SessionChange) -> Option<Result<(), Illegal>> {
+pub(super) fn changed(session: &mut Session, change: &SessionChange, at: At) -> Option<Result<(), Illegal>> {
     match change {
         SessionChange::TurnBegan { turn } => Some(told(session, *turn, true)),
         SessionChange::TurnEnded { turn } => Some(told(session, *turn, false)),
         SessionChange::Overdue { grace_ms, deadline_boot_us } => {
-            Some(super::interrupts::stop(session, *grace_ms, *deadline_boot_us))
+            Some(super::interrupts::stop(session, *grace_ms, *deadline_boot_us, at))
         }
         SessionChange::Ended { .. }
         | SessionChange::Woken { .. }

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// Documents by name; contract.md section 1.
-const NAMED: [(&str, &str); 13] = [
+const NAMED: [(&str, &str); 14] = [
     (
         "BROKER",
         "{pid:int,generation:int,incarnation:hex64,version:text,protocol:{min:int,max:int},endpoint:text,root:ARG,started_at:time}",
@@ -15,7 +15,7 @@ const NAMED: [(&str, &str); 13] = [
     (
         "OPERATION",
         "{id:text,key:text,kind:text,session_id:text|null,state:\"accepted\"|\"succeeded\"|\"failed\"|\"aborted\"|\"uncertain\",seq:int,\
-         digest:hex64,replayed:bool,request_digest:hex64,error:ERROR|null}",
+         digest:hex64,replayed:bool,request_digest:hex64,by:text,asked_at:time,reason:text|null,error:ERROR|null}",
     ),
     ("ERROR", "{code:text,message:text,retry:\"never\"|\"same_key\"|\"later\",data:map}"),
     ("EXIT", "{code:int}|{signal:text}|{error:{phase:\"exec\"|\"cwd\"|\"limit\"|\"host\"|\"ready\",reason:text}}"),
@@ -23,8 +23,10 @@ const NAMED: [(&str, &str); 13] = [
         "SESSION",
         "{id:text,name:text|null,status:STATUS,reason:text|null,episode:int,pid:int|null,host_pid:int|null,command:[ARG],cwd:ARG,labels:map,\
          parent:text|null,adapter:text,created_at:time,started_at:time|null,ended_at:time|null,last_seen_at:time|null,exit:EXIT|null,\
-         endpoint:ENDPOINT|null,queue:{messages:int,bytes:int,uncertain:int},fence:{operation:any,reason:text}|null}",
+         endpoint:ENDPOINT|null,queue:{messages:int,bytes:int,uncertain:int},fence:{operation:any,reason:text}|null,\
+         stop:STOP|null}",
     ),
+    ("STOP", "{operation:text|null,by:text,reason:text|null,asked_at:time,grace_ms:int,deadline:time,turn:int|null}"),
     (
         "STATUS",
         "\"starting\"|\"ready\"|\"running\"|\"interrupted\"|\"idle\"|\"stopping\"|\"stopped\"|\"exited\"|\"failed\"|\"deleted\"",

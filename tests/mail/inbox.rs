@@ -7,7 +7,7 @@ use crate::support::scene::text;
 use crate::support::{Output, Root, SOON, finish, wait_until};
 
 /// The command line as the session itself would use it.
-fn within(root: &Root, session: &Value, arguments: &[&str]) -> Output {
+pub(super) fn within(root: &Root, session: &Value, arguments: &[&str]) -> Output {
     let mut command = root.command(["--json"]);
     command.args(arguments);
     let credential = root.path().join("sessions").join(text(session)).join("credential");

@@ -296,9 +296,9 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             adapter: if intent.spec.lines { Adapter::Lines } else { Adapter::Inbox },
         },
         Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
-        Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms },
+        Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms, reason: None },
         Wish::Delete { target, stop, grace_ms } => {
-            Action::Delete { target: find(target), stop: *stop, grace_ms: *grace_ms }
+            Action::Delete { target: find(target), stop: *stop, grace_ms: *grace_ms, reason: None }
         }
         Wish::Prune { older_ms } => Action::Prune { older_ms: *older_ms },
         Wish::Reconcile { target } => {

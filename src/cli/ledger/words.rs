@@ -129,7 +129,14 @@ fn accepted(record: &Value) -> String {
         return format!("{}{}", letter(record), operation(record));
     }
     let name = record["body"]["spawn"]["name"].as_str().map(|name| format!("  name {name}")).unwrap_or_default();
-    format!("{} asked for{}{name}{}", verb(record), episode(record), operation(record))
+    format!("{} asked for{}{name}{}{}", verb(record), episode(record), operation(record), why(record))
+}
+
+/// Why a stop was asked for, where somebody said so.
+pub(super) fn why(record: &Value) -> String {
+    let body = &record["body"];
+    let reason = body["end"]["reason"].as_str().or(body["join_for"]["reason"].as_str());
+    reason.map(|reason| format!(" ({reason})")).unwrap_or_default()
 }
 
 fn finished(record: &Value) -> String {
@@ -222,6 +229,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_stop_says_why() {
+        for body in [json!({"end": {"reason": "too slow"}}), json!({"join_for": {"reason": "too slow"}})] {
+            let record = json!({"t": "accept", "kind": "session.stop", "ep": 1, "body": body});
+            assert_eq!(words(&record), "stop asked for  episode 1 (too slow)");
+        }
+    }
 
     #[test]
     fn records_say_what_they_are() {

@@ -132,7 +132,7 @@ impl Stop {
         let attempt = format!("stop {}", self.session);
         let mut broker = self.context.broker_until(attempt, Deadline::after(grace + stop::SLACK))?.about(&self.session);
         let (key, grace_ms) = (broker.fresh_key(), Some(duration::millis(grace)));
-        let params = StopParams { key, session: self.session.clone(), grace_ms };
+        let params = StopParams { key, session: self.session.clone(), grace_ms, reason: None };
         broker.change::<EndedResult>(Method::SessionStop, &params.key, &params).map(drop)
     }
 

@@ -1,5 +1,6 @@
 //! Tables and scripts of the pure core: data in, text out. Every step is checked against the laws before its text is.
 
+mod ending;
 mod family;
 mod interrupts;
 mod keys;
@@ -266,11 +267,11 @@ pub(super) fn resume(id: &str, episode: u32) -> Action {
 }
 
 pub(super) fn stop(id: &str) -> Action {
-    Action::Stop { target: Ok(sid(id)), grace_ms: 10_000 }
+    Action::Stop { target: Ok(sid(id)), grace_ms: 10_000, reason: None }
 }
 
 pub(super) fn delete(id: &str, stop: bool) -> Action {
-    Action::Delete { target: Ok(sid(id)), stop, grace_ms: 10_000 }
+    Action::Delete { target: Ok(sid(id)), stop, grace_ms: 10_000, reason: None }
 }
 
 pub(super) fn exited(code: u32) -> Word {

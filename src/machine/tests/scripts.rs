@@ -302,7 +302,7 @@ fn a_ledger_that_says_the_impossible_is_not_believed() {
         let accept = Event::Accept { sid: Some(sid(A)), ep: Some(1), op, kind, key, req: Digest::default(), act, body };
         apply(&mut world.state, &accept, At { seq: next, ..at })
     };
-    let end = Plan::End { grace_ms: 1, deadline_boot_us: 1, delete: false };
+    let end = Plan::End { grace_ms: 1, deadline_boot_us: 1, delete: false, reason: None };
     let late = Err(Illegal("a plan that cannot follow the session's status"));
     assert_eq!(asked(&mut world, Kind::Stop, end), late);
     assert_eq!(asked(&mut world, Kind::Delete, Plan::Remove), Ok(()));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Operation, Timestamp};
+use super::{Key, Operation, Stop, Timestamp};
 
 /// Longest text of a message, in bytes.
 pub const MESSAGE_BYTES_MAX: u64 = 256 * 1024;
@@ -270,6 +270,9 @@ pub struct InboxReadResult {
     pub messages: Vec<Letter>,
     /// Where to go on, if there is more.
     pub next: Option<String>,
+    /// The stop of this session that is under way: the program has until its `deadline`. Told ahead of all that waits.
+    #[serde(default)]
+    pub stop: Option<Stop>,
 }
 
 /// A message with its text.

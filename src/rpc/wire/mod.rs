@@ -52,7 +52,7 @@ pub use schema::schema;
 pub use session::{
     Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,
     PruneParams, PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus,
-    StartFailure, StartPhase, StopParams, Survivor, TurnEvent, TurnOutcome, TurnParams, TurnResult, WaitFor,
+    StartFailure, StartPhase, Stop, StopParams, Survivor, TurnEvent, TurnOutcome, TurnParams, TurnResult, WaitFor,
     WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::error::WireError;
 use super::super::method::Method;
-use super::Key;
+use super::{Key, Timestamp};
 
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,15 @@ pub struct Operation {
     pub replayed: bool,
     /// Keyed digest of the request, 64 hex digits.
     pub request_digest: String,
+    /// Who asked: `owner`, or a session's id.
+    #[serde(default)]
+    pub by: String,
+    /// When it was accepted.
+    #[serde(default)]
+    pub asked_at: Option<Timestamp>,
+    /// Why, where the caller said so.
+    #[serde(default)]
+    pub reason: Option<String>,
     /// Why it failed, where it did.
     pub error: Option<WireError>,
 }

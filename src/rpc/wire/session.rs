@@ -50,6 +50,28 @@ pub struct Session {
     pub queue: Queue,
     /// Set while it is fenced.
     pub fence: Option<Fence>,
+    /// Who wanted the current or last episode to end, if anybody did.
+    #[serde(default)]
+    pub stop: Option<Stop>,
+}
+
+/// The first wish that an episode should end: what `show` tells, and what a program that pulls its messages is told while it is stopped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Stop {
+    /// The operation; null where a session turn did not heed its interrupt.
+    pub operation: Option<String>,
+    /// Who asked: `owner`, a session's id, or `broker`.
+    pub by: String,
+    /// Why, if whoever asked said so.
+    pub reason: Option<String>,
+    /// When it was asked for.
+    pub asked_at: Timestamp,
+    /// How long the command may take to end by itself.
+    pub grace_ms: u64,
+    /// When that is over, by the wall clock as it was at `asked_at`; the first stop's, whatever others ask.
+    pub deadline: Timestamp,
+    /// The session turn that ran then and was cut, where turns are seen.
+    pub turn: Option<u64>,
 }
 
 /// Status of a session.
@@ -310,6 +332,9 @@ pub struct StopParams {
     /// Time between TERM and KILL: 10 s if absent, at most 120 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
+    /// Why: 1 to 256 bytes without control characters. Its program and whoever looks are told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Parameters of `session.delete`.
@@ -326,6 +351,9 @@ pub struct DeleteParams {
     /// As for `session.stop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
+    /// As for `session.stop`; only with `stop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// Parameters of `session.reconcile`.

@@ -104,7 +104,7 @@ fn accepted() -> Entry {
         key: Key::parse("0198c2f0-7d3e-7000-8000-000000000001").expect("a key"),
         req: Digest([0x5f; 32]),
         act: Actor { uid: 1000, pid: 4711, sid: None },
-        body: Work::End { grace_ms: 10_000, deadline_boot_us: 77_000_000, delete: false },
+        body: Work::End { grace_ms: 10_000, deadline_boot_us: 77_000_000, delete: false, reason: None },
     };
     codec::entry(&event).0
 }

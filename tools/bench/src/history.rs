@@ -63,7 +63,7 @@ impl World {
             let id = session(old);
             let exit = Exit::Code(u32::from(old % 5 == 0));
             self.word(&id, Word::Exited { run: None, exit, at_us: self.now_us, survivors: Vec::new() });
-            self.ask(2 * old + 1, Action::Delete { target: Ok(id.clone()), stop: false, grace_ms: 0 });
+            self.ask(2 * old + 1, Action::Delete { target: Ok(id.clone()), stop: false, grace_ms: 0, reason: None });
             self.word(&id, Word::Removed);
         }
     }

@@ -32,7 +32,10 @@ pub(super) fn accepted(record: &Value) -> String {
         format!("episode {episode}{}", within(plan))
     } else if let Some(plan) = body.get("end") {
         let then = if plan["delete"] == true { ", then its files are removed" } else { "" };
-        format!("TERM now, KILL after {}{then}", millis(plan["grace_ms"].as_u64().unwrap_or_default()))
+        let grace = millis(plan["grace_ms"].as_u64().unwrap_or_default());
+        format!("TERM now, KILL after {grace}{then}{}", words::why(record))
+    } else if body.get("join_for").is_some() {
+        format!("what it asks for is under way already; it waits for that{}", words::why(record))
     } else if let Some(plan) = body.get("prune") {
         format!(
             "sessions that ended more than {} ago are forgotten",
@@ -184,6 +187,8 @@ mod tests {
         );
         assert_eq!(of(json!({"end": {"grace_ms": 10_000, "delete": false}})), "accepted: TERM now, KILL after 10s");
         assert!(of(json!({"end": {"grace_ms": 1, "delete": true}})).ends_with("then its files are removed"));
+        assert!(of(json!({"end": {"grace_ms": 1, "delete": false, "reason": "r"}})).ends_with("KILL after 1ms (r)"));
+        assert!(of(json!({"join_for": {"reason": "r"}})).ends_with("it waits for that (r)"));
         assert_eq!(
             of(json!({"prune": {"older_ms": 3_600_000}})),
             "accepted: sessions that ended more than 1h ago are forgotten"
