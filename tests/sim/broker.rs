@@ -1,16 +1,18 @@
 //! One life of a broker: the product's desk with its turn, outbox and ledger, and mail, hands and front of the
 //! simulation. It ends when the story says so, or when its desk does.
 
-use super::clients::Clients;
+use super::clients::{Clients, Wish};
 use super::computer::Computer;
 use super::front::{Answer, Front, Reply, Ticket};
 use super::hands::Hands;
 use super::history;
 use super::oracle::Oracle;
 use super::promises;
+use super::pulls::{self, Page};
 use super::random::Random;
 use super::start::{Sut, start};
 use super::trace::{Checked, Trace, claim};
+use super::words::{lasts, word};
 use ostler::broker::desk::{Desk, World};
 use ostler::broker::inbox::{Post, TURN_INPUTS};
 use ostler::broker::recall::recall;
@@ -19,11 +21,11 @@ use ostler::broker::snapshot::Snapshot;
 use ostler::broker::turn::{Planted, Told};
 use ostler::broker::view::View;
 use ostler::machine::limits::Retention;
-use ostler::machine::{Carried, Effect, MessageState, Observation, Word};
+use ostler::machine::{Effect, MessageState, Observation, Outcome, Word};
 use ostler_ledger::RetireError;
 use ostler_ledger::storage::{Call, SimulatedDisk, SimulatedStorage};
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -67,6 +69,8 @@ pub(super) struct Broker {
     pub(super) hands: Hands,
     pub(super) front: Front,
     mail: VecDeque<Post<Ticket>>,
+    /// What programs pull.
+    pulls: BTreeMap<Ticket, Page>,
     /// Words that stay true, to be heard again.
     echoes: Vec<Observation>,
     /// Who waits for what came of a retirement.
@@ -138,6 +142,7 @@ impl Broker {
             hands: Hands::default(),
             front: Front::default(),
             mail: VecDeque::new(),
+            pulls: BTreeMap::new(),
             echoes: Vec::new(),
             orders: Vec::new(),
         };
@@ -266,6 +271,32 @@ impl Broker {
         intent.open += 1;
         intent.unsure = false;
         self.mail.push_back(Post::Request(request, ticket));
+    }
+
+    /// A program pulls what it can read, or says that it has it.
+    pub(super) fn pull(&mut self, scene: &mut Scene<'_>) {
+        let acknowledges = scene.random.chance(350);
+        let read = scene.computer.desk.to_acknowledge(scene.computer, scene.random).filter(|_| acknowledges);
+        if let Some((session, messages)) = read {
+            let number = scene.clients.acknowledge(session, messages, scene.random);
+            return self.call(number, scene);
+        }
+        let view = Arc::clone(&self.view);
+        let Some(page) = pulls::ask(&view.read(), scene.computer, scene.random) else { return };
+        let ticket = self.front.ticket();
+        scene.trace.line(format!("  pull {ticket}: {page:?}"));
+        self.mail.push_back(Post::Pull(page.0.0.clone(), page.1.clone(), ticket));
+        self.pulls.insert(ticket, page);
+    }
+
+    /// What was pulled comes to its program, unless one of the two is gone meanwhile.
+    fn pulled(&mut self, ticket: Ticket, told: &Told, luck: bool, scene: &mut Scene<'_>) -> Checked {
+        let Some(page) = self.pulls.remove(&ticket) else { return Ok(()) };
+        if luck && matches!(told, Told::Pulled) && scene.computer.command_lives(&page.0) {
+            let again = scene.computer.desk.read(&self.view.read(), &page)?;
+            scene.trace.mark(if again { "a message read again" } else { "a message read" }.to_owned());
+        }
+        Ok(())
     }
 
     /// One step of the hands.
@@ -409,6 +440,10 @@ impl Broker {
         let view = Arc::clone(&self.view);
         scene.oracle.forget(&view.read(), scene.disk, scene.trace)?;
         for (index, (ticket, told)) in told.into_iter().enumerate() {
+            if self.pulls.contains_key(&ticket) {
+                self.pulled(ticket, &told, is_fast(luck, index), scene)?;
+                continue;
+            }
             let state = view.read();
             let intents = &scene.clients.intents;
             let again = if let Told::Recall(rows) = &told {
@@ -448,43 +483,11 @@ fn arrive(ticket: Ticket, reply: &Reply, scene: &mut Scene<'_>) -> Checked {
     let intent = &mut scene.clients.intents[reply.intent];
     intent.open -= 1;
     intent.accepted |= matches!(reply.answer, Answer::Settled { .. });
+    if let (Answer::Settled { operation, .. }, Wish::Acknowledge { messages }) = (&reply.answer, &intent.wish)
+        && operation.state == Outcome::Succeeded
+        && operation.request == intent.digest
+    {
+        scene.computer.desk.acknowledged(messages);
+    }
     scene.oracle.answered(reply, &scene.clients.intents, scene.computer)
-}
-
-/// Whether it is certain that a word will still hold when it is heard late or twice.
-fn lasts(word: &Word) -> bool {
-    match word {
-        Word::Started(_)
-        | Word::Exited { .. }
-        | Word::HostLost
-        | Word::MachineLost
-        | Word::Removed
-        | Word::Mail { .. } => true,
-        Word::LaunchFailed { .. }
-        | Word::NeverOpened
-        | Word::Adopted(_)
-        | Word::Foreign { .. }
-        | Word::Interrupted { .. }
-        | Word::Turn { .. } => false,
-    }
-}
-
-fn word(word: &Word) -> &'static str {
-    match word {
-        Word::Started(_) => "started",
-        Word::LaunchFailed { .. } => "launch failed",
-        Word::NeverOpened => "never opened",
-        Word::Exited { .. } => "exited",
-        Word::HostLost => "host lost",
-        Word::MachineLost => "machine lost",
-        Word::Adopted(_) => "adopted",
-        Word::Foreign { .. } => "foreign",
-        Word::Turn { .. } => "session turn",
-        Word::Mail { carried: Carried::Taken { .. }, .. } => "mail taken",
-        Word::Mail { carried: Carried::NotTaken, .. } => "mail not taken",
-        Word::Mail { carried: Carried::Refused { .. }, .. } => "mail refused",
-        Word::Mail { carried: Carried::Unknown { .. }, .. } => "mail unknown",
-        Word::Interrupted { .. } => "interrupted",
-        Word::Removed => "removed",
-    }
 }

@@ -42,6 +42,7 @@ pub(super) enum Wish {
     Cancel { message: MessageId },
     ResolveMessage { message: MessageId, again: bool },
     Interrupt { target: Aim },
+    Acknowledge { messages: Vec<MessageId> },
 }
 
 /// How a session is named.
@@ -92,7 +93,8 @@ impl Wish {
             | Self::Send { .. }
             | Self::Cancel { .. }
             | Self::ResolveMessage { .. }
-            | Self::Interrupt { .. } => format!("{self:?}"),
+            | Self::Interrupt { .. }
+            | Self::Acknowledge { .. } => format!("{self:?}"),
         }
     }
 
@@ -109,6 +111,7 @@ impl Wish {
             Self::Cancel { .. } => Kind::Cancel,
             Self::ResolveMessage { .. } => Kind::ResolveMessage,
             Self::Interrupt { .. } => Kind::Interrupt,
+            Self::Acknowledge { .. } => Kind::Acknowledge,
         }
     }
 }
@@ -123,6 +126,16 @@ impl Clients {
         let sessions: Vec<SessionId> = state.sessions.iter().map(|(id, _)| id.clone()).collect();
         let wish = self.wanted(state, &sessions, random);
         self.add(wish, &sessions, random)
+    }
+
+    /// A session's program has read these.
+    pub(super) fn acknowledge(&mut self, session: SessionId, messages: Vec<MessageId>, random: &mut Random) -> usize {
+        let number = self.add(Wish::Acknowledge { messages }, &[], random);
+        let scope = Scope::Session(session);
+        let key = self.key(&scope, random);
+        let intent = &mut self.intents[number];
+        (intent.scope, intent.key) = (scope, key);
+        number
     }
 
     /// A wish for a session whose record is as long as one can be.
@@ -278,9 +291,10 @@ fn letter(state: &State, aim: &impl Fn(&mut Random) -> Aim, random: &mut Random)
     if let Some(session) = random.pick(&lost).filter(|_| random.chance(700)) {
         return Some(Wish::Resume { target: Aim::Id(session) });
     }
-    let lines = state.sessions.values().filter(|session| session.adapter.pushes());
-    let lines: Vec<SessionId> = lines.map(|session| session.id.clone()).collect();
-    let target = match random.pick(&lines) {
+    let pushes = !random.chance(350);
+    let those = state.sessions.values().filter(|session| session.adapter.pushes() == pushes);
+    let those: Vec<SessionId> = those.map(|session| session.id.clone()).collect();
+    let target = match random.pick(&those) {
         Some(session) if !random.chance(100) => Aim::Id(session),
         Some(_) | None => aim(random),
     };

@@ -3,6 +3,8 @@
 //! ran that must not.
 
 use super::letters::{Letter, Receipt};
+use super::pulls::Desk;
+use super::random::Random;
 use super::trace::{Checked, claim};
 use ostler::host::wire::{Exit, ExitRecord, FileIdentity, HostRecord, StartFailure};
 use ostler::machine::{Process, SessionId, Time};
@@ -138,6 +140,8 @@ pub(super) struct Computer {
     pub(super) executions: BTreeMap<Run, u32>,
     /// Every message that a command has, in order, with each time that it came.
     pub(super) received: Vec<Receipt>,
+    /// What commands have pulled, and said that they have.
+    pub(super) desk: Desk,
     /// How commands ended whose host saw it.
     pub(super) ends: BTreeMap<Run, Exit>,
     last_pid: u32,
@@ -159,6 +163,7 @@ impl Computer {
             reports: BTreeMap::new(),
             executions: BTreeMap::new(),
             received: Vec::new(),
+            desk: Desk::default(),
             ends: BTreeMap::new(),
             last_pid: 100,
             last_inode: 0,
@@ -278,6 +283,27 @@ impl Computer {
             journal: BTreeMap::new(),
             tampered: false,
         });
+    }
+
+    /// Somebody else lays hands on an episode's files.
+    pub(super) fn tamper(&mut self, random: &mut Random) {
+        let identity = self.inode();
+        let mut episodes: Vec<_> = self.folders.values_mut().flat_map(|folder| folder.episodes.values_mut()).collect();
+        if episodes.is_empty() {
+            return;
+        }
+        let at = random.below(episodes.len());
+        let episode = &mut episodes[at];
+        episode.tampered = true;
+        match random.below(4) {
+            0 => episode.lock = None,
+            1 => episode.record = Record::Damaged,
+            // As in a copy of the root.
+            _ => {
+                episode.lock = episode.lock.map(|_| identity);
+                episode.folder = identity;
+            }
+        }
     }
 
     pub(super) fn inode(&mut self) -> FileIdentity {

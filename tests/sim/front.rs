@@ -95,6 +95,12 @@ impl Answer {
 }
 
 impl Front {
+    /// A ticket for what is no call of a client.
+    pub(super) fn ticket(&mut self) -> Ticket {
+        self.last += 1;
+        self.last
+    }
+
     /// Begins a call. `known`: what the client knows to be bound by its key.
     pub(super) fn call(
         &mut self,
@@ -325,6 +331,7 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             Action::ResolveMessage { message: letter(*message, view), again: *again }
         }
         Wish::Interrupt { target } => Action::Interrupt { target: find(target) },
+        Wish::Acknowledge { messages } => Action::Acknowledge { messages: messages.clone() },
     };
     let sid = match &intent.scope {
         Scope::Owner => None,

@@ -9,7 +9,7 @@ use ostler::machine::{Carried, Lane, Message, MessageId, MessageState, Session, 
 use ostler_ledger::Records;
 use ostler_ledger::storage::SimulatedDisk;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An attempt, in the journal of its episode's host.
 #[derive(Clone, Copy, Debug)]
@@ -141,6 +141,7 @@ pub(super) fn told(disk: &SimulatedDisk, computer: &Computer, trace: &Trace) -> 
         if fate.again > 0 {
             trace.mark("a message sent again".to_owned());
         }
+        computer.desk.told(*id, &fate.last)?;
         let times = received.get(&MessageId(*id)).copied().unwrap_or(0);
         match fate.last.as_str() {
             "delivered" => claim(times > 0, || format!("mail: msg-{id} is delivered and nobody has it"))?,
@@ -163,6 +164,7 @@ fn is_again(fates: &BTreeMap<u64, Fate>, id: MessageId) -> bool {
 fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
     let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
     let mut waiting: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    let mut stopping: BTreeSet<String> = BTreeSet::new();
     let whole = history::whole(disk).storage();
     for record in Records::new(&whole) {
         let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
@@ -173,7 +175,12 @@ fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
                 fates.insert(record.header.seq, Fate::default());
                 waiting.entry(sid).or_default().push(record.header.seq);
             }
+            "accept" if body["end"].is_object() => drop(stopping.insert(sid)),
+            "session" => drop(stopping.remove(&sid)),
             "message" => {
+                claim(body["change"] != "pulled" || !stopping.contains(&sid), || {
+                    format!("mail: {body} while its session is being stopped")
+                })?;
                 let id = body["message"].as_str().and_then(|text| MessageId::parse(text).ok());
                 let fate = id.and_then(|id| fates.get_mut(&id.0));
                 let (fate, id) = fate.zip(id).ok_or_else(|| Broken(format!("mail: a change of nothing: {body}")))?;

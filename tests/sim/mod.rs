@@ -21,9 +21,11 @@ mod oracle;
 mod plan;
 mod planted;
 mod promises;
+mod pulls;
 /// Also drives the soak.
 pub(crate) mod random;
 mod seeds;
 mod start;
 mod story;
 mod trace;
+mod words;

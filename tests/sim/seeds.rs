@@ -14,12 +14,16 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 81] = [
+const SITUATIONS: [&str; 86] = [
+    "a message acknowledged",
     "a message cancelled",
     "a message closed",
     "a message delivered",
     "a message expired",
     "a message failed",
+    "a message pulled",
+    "a message read",
+    "a message read again",
     "a message sent again",
     "a message uncertain",
     "a retry went first",
@@ -35,6 +39,7 @@ const SITUATIONS: [&str; 81] = [
     "began behind what was retired",
     "began with a snapshot",
     "forgotten",
+    "inbox.ack succeeded",
     "lost its root",
     "no snapshot",
     "not retired",

@@ -3,13 +3,14 @@
 
 use super::broker::{Broker, Bugs, CROWD, Scene};
 use super::clients::Clients;
-use super::computer::{Computer, Record};
+use super::computer::Computer;
 use super::history;
 use super::host::{self, Weather};
 use super::letters;
 use super::oracle::Oracle;
 use super::plan::Plan;
 use super::promises;
+use super::pulls;
 use super::random::Random;
 use super::trace::{Broken, Checked, Trace, claim};
 use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, Stop};
@@ -44,6 +45,7 @@ enum Act {
     Container,
     Snapshot,
     Retire,
+    Pull,
 }
 
 /// A life.
@@ -123,6 +125,7 @@ impl<'a> Story<'a> {
                 (broker.front.preparing() * 8, Act::Files),
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
                 (usize::from(broker.has_snapshot()) * 5, Act::Snapshot),
+                (wild(pulls::waiting(&state.read(), &self.computer).min(2) * 8), Act::Pull),
                 (wild(1), Act::Beat),
                 (wild(plan.retirements), Act::Retire),
                 (wild(usize::from(plan.crowd) * 2), Act::Crowd),
@@ -180,15 +183,8 @@ impl<'a> Story<'a> {
                 self.full = false;
             }
             Act::Host => self.host()?,
-            Act::KillHost => {
-                let pids: Vec<u32> = self.computer.hosts.keys().copied().collect();
-                let posting = self.random.pick(&self.computer.posting()).filter(|_| self.random.chance(850));
-                if let Some(pid) = posting.or_else(|| self.random.pick(&pids)) {
-                    self.trace.line(format!("  host {pid}"));
-                    host::kill(&mut self.computer, pid, &mut self.random);
-                }
-            }
-            Act::Tamper => self.tamper(),
+            Act::KillHost => self.kill_host(),
+            Act::Tamper => self.computer.tamper(&mut self.random),
             Act::Leap => {
                 let us = self.random.between(1_000_000, 50_000_000);
                 self.computer.pass(us);
@@ -208,6 +204,7 @@ impl<'a> Story<'a> {
             | Act::Fence
             | Act::Snapshot
             | Act::Retire
+            | Act::Pull
             | Act::Crowd => {
                 if act == Act::Retire {
                     self.break_archive();
@@ -264,6 +261,7 @@ impl<'a> Story<'a> {
                 Act::Fence => broker.fence(),
                 Act::Snapshot => broker.snapshot(scene),
                 Act::Retire => broker.retire(scene),
+                Act::Pull => broker.pull(scene),
                 Act::Crowd => {
                     for _ in 0..CROWD {
                         let number = scene.clients.long_wish(scene.random);
@@ -344,6 +342,15 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
+    fn kill_host(&mut self) {
+        let pids: Vec<u32> = self.computer.hosts.keys().copied().collect();
+        let posting = self.random.pick(&self.computer.posting()).filter(|_| self.random.chance(850));
+        if let Some(pid) = posting.or_else(|| self.random.pick(&pids)) {
+            self.trace.line(format!("  host {pid}"));
+            host::kill(&mut self.computer, pid, &mut self.random);
+        }
+    }
+
     /// The broker's process is gone, if there was one, and the next one finds what the disk kept.
     fn broker_ends(&mut self, why: &str, crash: Crash) {
         self.trace.line(format!("  no broker: {why}"));
@@ -412,28 +419,6 @@ impl<'a> Story<'a> {
             self.trace.line(format!("  {call:?} after {after}"));
             self.disk.inject(Fault { call, after, kind: FaultKind::Error(ErrorKind::Other) });
             self.armed = Some(call);
-        }
-    }
-
-    /// Somebody else lays hands on an episode's files.
-    fn tamper(&mut self) {
-        let identity = self.computer.inode();
-        let mut episodes: Vec<_> =
-            self.computer.folders.values_mut().flat_map(|folder| folder.episodes.values_mut()).collect();
-        if episodes.is_empty() {
-            return;
-        }
-        let at = self.random.below(episodes.len());
-        let episode = &mut episodes[at];
-        episode.tampered = true;
-        match self.random.below(4) {
-            0 => episode.lock = None,
-            1 => episode.record = Record::Damaged,
-            // As in a copy of the root.
-            _ => {
-                episode.lock = episode.lock.map(|_| identity);
-                episode.folder = identity;
-            }
         }
     }
 
