@@ -283,6 +283,7 @@ pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episo
         | Action::ResolveMessage { .. }
         | Action::Interrupt { .. }
         | Action::Turn { .. }
+        | Action::Report(_)
         | Action::Acknowledge { .. } => action,
     }
 }

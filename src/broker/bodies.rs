@@ -1,8 +1,8 @@
-//! Texts of messages, in files of their session: `sessions/ID/bodies-N`. The ledger holds where each lies, and a digest of it and of its salt, so
+//! Texts of messages and reports, in files of their session: `sessions/ID/bodies-N`. The ledger holds where each lies, and a digest of it and of its salt, so
 //! that a ledger that is shown to somebody tells no text, and texts go with their session while every chain stays provable.
 //!
 //! Promise: a text is durable before the record that names it. What no record names is overgrown: a file is given up once it is long and
-//! no message that is still open lies in it.
+//! no open message and no report lies in it.
 
 use crate::host::files::{self, FileError};
 use crate::machine::{Body, Digest, SessionId};
@@ -73,7 +73,7 @@ impl Bodies {
         Self { root, places: Mutex::default() }
     }
 
-    /// Writes a text, durably. `needed` are the files in which messages lie that are still open. Blocking.
+    /// Writes a text, durably. `needed` are the files in which something lies that is still needed. Blocking.
     ///
     /// # Errors
     /// What the disk says; what was written of it by then is written over.
@@ -167,15 +167,15 @@ fn numbers(folder: &Path) -> Vec<u32> {
     names.filter_map(|name| name.strip_prefix(NAME)?.parse().ok()).collect()
 }
 
-/// Reads a text back. Blocking.
+/// Reads a text of at most so many bytes back. Blocking.
 ///
 /// # Errors
 /// [`Lost`]
-pub fn read(root: &Path, session: &SessionId, body: &Body) -> Result<Vec<u8>, Lost> {
+pub fn read(root: &Path, session: &SessionId, body: &Body, most: u64) -> Result<Vec<u8>, Lost> {
     let path = files::session_folder(root, session.as_str()).join(format!("{NAME}{}", body.file));
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if body.bytes > crate::rpc::wire::MESSAGE_BYTES_MAX {
+    if body.bytes > most {
         return Err(Lost::Damaged);
     }
     let length = usize::try_from(body.bytes).unwrap_or(usize::MAX).saturating_add(SALT_BYTES);
@@ -206,7 +206,7 @@ mod tests {
         let texts = ["one", "", "zwei \u{2013} drei", &"x".repeat(100_000)];
         let stored = texts.map(|text| bodies.store(&session, text.as_bytes(), &BTreeSet::new()).unwrap());
         for (text, stored) in texts.iter().zip(&stored) {
-            assert_eq!(read(root.path(), &session, &stored.body).unwrap(), text.as_bytes());
+            assert_eq!(read(root.path(), &session, &stored.body, u64::MAX).unwrap(), text.as_bytes());
         }
         // The same text twice has two digests, so that a guess cannot be tried against the ledger.
         let again = bodies.store(&session, b"one", &BTreeSet::new()).unwrap();
@@ -214,9 +214,9 @@ mod tests {
         let path = files::session_folder(root.path(), session.as_str()).join("bodies-1");
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.write_all_at(b"O", 16).unwrap();
-        assert!(matches!(read(root.path(), &session, &stored[0].body), Err(Lost::Damaged)));
+        assert!(matches!(read(root.path(), &session, &stored[0].body, u64::MAX), Err(Lost::Damaged)));
         std::fs::remove_file(path).unwrap();
-        assert!(matches!(read(root.path(), &session, &stored[0].body), Err(Lost::Unreadable(_))));
+        assert!(matches!(read(root.path(), &session, &stored[0].body, u64::MAX), Err(Lost::Unreadable(_))));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let later = Bodies::new(root.path().to_owned());
         let second = later.store(&session, b"second", &BTreeSet::new()).unwrap();
         assert_eq!((second.body.file, second.body.offset), (1, 16 + 5));
-        assert_eq!(read(root.path(), &session, &first.body).unwrap(), b"first");
+        assert_eq!(read(root.path(), &session, &first.body, u64::MAX).unwrap(), b"first");
     }
 
     /// A folder that is a link cannot be synced here, while files in it can be written.

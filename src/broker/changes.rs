@@ -53,8 +53,8 @@ pub(super) struct Settled {
 pub(super) struct Wanted<'a> {
     /// Of a new session.
     pub(super) spec: Option<Spec>,
-    /// Of a message.
-    pub(super) text: Option<&'a [u8]>,
+    /// Of a message its text, of a report its head and its text.
+    pub(super) texts: &'a [&'a [u8]],
 }
 
 impl Front {
@@ -80,6 +80,7 @@ impl Front {
             route::Change::ResolveMessage => self.decide(&caller, digest, decode(params)?).await,
             route::Change::Interrupt => self.interrupt(&caller, digest, decode(params)?).await,
             route::Change::Turn => self.turn(&caller, digest, decode(params)?).await,
+            route::Change::Report => self.post_report(&caller, digest, decode(params)?).await,
             route::Change::Acknowledge => self.acknowledge(&caller, digest, decode(params)?).await,
         }
     }
@@ -88,7 +89,7 @@ impl Front {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let asked::Wanted { spec, name, labels } = asked::wanted(&params)?;
         let action = Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec) };
-        let settled = self.settle(&change, action, Wanted { spec: Some(spec), text: None }).await?;
+        let settled = self.settle(&change, action, Wanted { spec: Some(spec), texts: &[] }).await?;
         self.started(&settled)
     }
 
@@ -231,9 +232,9 @@ impl Front {
         action: Action,
         wanted: Wanted<'_>,
     ) -> Result<Settled, WireError> {
-        let Wanted { spec, text } = wanted;
-        // The text's file stays while this lives: until the turn has answered.
-        let mut stored: Option<bodies::Stored> = None;
+        let Wanted { spec, texts } = wanted;
+        // The texts' files stay while this lives: until the turn has answered.
+        let mut stored: Vec<bodies::Stored>;
         // A start's files lie on disk before the turn is asked, so it is known first whether they are needed. Anything else the
         // turn finds out on its way.
         let (known, mut recalled) = match &spec {
@@ -269,9 +270,8 @@ impl Front {
                 }
                 Ok(Told::Look { session }) => action = self.looked(session, action).await,
                 Ok(Told::Store { session }) => {
-                    let text = text.ok_or_else(|| internal("no text to store"))?;
-                    let body = stored.insert(self.store(&session, text).await?).body.clone();
-                    action = crate::machine::stored(action, body);
+                    stored = self.store(&session, texts).await?;
+                    action = crate::machine::stored(action, stored.iter().map(|stored| stored.body.clone()));
                 }
                 Ok(Told::Recall(rows)) => {
                     recalled = self.recall(rows).await;

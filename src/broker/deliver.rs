@@ -11,6 +11,7 @@ use super::passed;
 use crate::host::client::{LinkError, Probe, probe};
 use crate::host::wire::{DELIVER_BYTES_MAX, Delivery, RefusalCode};
 use crate::machine::{Adapter, Carried, Hand, Message, MessageId, Observation, OperationId, SessionId, Word};
+use crate::rpc::wire::MESSAGE_BYTES_MAX;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,7 +70,8 @@ impl Hosts {
 
     async fn text(&self, session: &SessionId, adapter: Adapter, message: &Arc<Message>) -> Result<Vec<u8>, String> {
         let (root, session, of) = (self.root.clone(), session.clone(), Arc::clone(message));
-        let text = tokio::task::spawn_blocking(move || bodies::read(&root, &session, &of.body)).await;
+        let text =
+            tokio::task::spawn_blocking(move || bodies::read(&root, &session, &of.body, MESSAGE_BYTES_MAX)).await;
         let text = text.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())?;
         Ok(letter(adapter, message, &text))
     }

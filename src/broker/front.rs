@@ -120,7 +120,7 @@ impl Service for Door {
             page: super::reads::PAGE_MAX,
             command_bytes: u64::try_from(super::asked::COMMAND_BYTES).unwrap_or(u64::MAX),
             message_bytes: wire::MESSAGE_BYTES_MAX,
-            report_bytes: 1024 * 1024,
+            report_bytes: wire::REPORT_BYTES_MAX,
         }
     }
 
@@ -163,8 +163,8 @@ impl Service for Door {
             {
                 Err(super::inbox::leaving())
             }
-            // A message goes on whether its sender stays or not: its text is held until it is decided (requirement R5).
-            Route::Change(change @ Change::Send) => {
+            // A message or report goes on whether its sender stays or not: its text is held until it is decided (requirement R5).
+            Route::Change(change @ (Change::Send | Change::Report)) => {
                 let sent = tokio::spawn(async move { front.change(caller, change, method, params).await });
                 sent.await.unwrap_or_else(|error| Err(WireError::new(ErrorCode::Internal, error.to_string())))
             }

@@ -10,7 +10,8 @@ use super::reads::{Position, other_list, page_limit};
 use super::refused::{as_seen_by, failed, refused};
 use super::render;
 use crate::machine::{
-    Action, Digest, Message, MessageId, MessageState, Mode, Parcel, Refusal, Scope, SessionId, State, limits, may_know,
+    Action, Body, Digest, Message, MessageId, MessageState, Mode, Parcel, Refusal, Scope, SessionId, State, limits,
+    may_know,
 };
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
@@ -58,7 +59,7 @@ impl Front {
             resume: params.resume,
             prepared: None,
         };
-        let wanted = Wanted { spec: None, text: Some(text) };
+        let wanted = Wanted { spec: None, texts: &[text] };
         let settled = self.settle(&change, Action::Send(Box::new(parcel)), wanted).await?;
         self.waited_for(&settled, &params).await?;
         self.sent(&settled)
@@ -142,19 +143,18 @@ impl Front {
         }
     }
 
-    /// Writes a message's text for this session.
-    pub(super) async fn store(&self, session: &SessionId, text: &[u8]) -> Result<bodies::Stored, WireError> {
-        let needed: BTreeSet<u32> = {
-            let state = self.view.read();
-            let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open);
-            open.filter_map(|id| state.messages.get(id)).map(|message| message.body.file).collect()
-        };
-        let (bodies, session, text) = (Arc::clone(&self.bodies), session.clone(), text.to_vec());
-        let stored = tokio::task::spawn_blocking(move || bodies.store(&session, &text, &needed)).await;
-        let stored = stored.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
+    /// Writes texts for this session: of a message, or of a report.
+    pub(super) async fn store(&self, session: &SessionId, texts: &[&[u8]]) -> Result<Vec<bodies::Stored>, WireError> {
+        let needed: BTreeSet<u32> = bodies_of(&self.view.read(), session).map(|body| body.file).collect();
+        let (bodies, session) = (Arc::clone(&self.bodies), session.clone());
+        let texts: Vec<_> = texts.iter().map(|text| text.to_vec()).collect();
+        let stored = tokio::task::spawn_blocking(move || {
+            texts.iter().map(|text| bodies.store(&session, text, &needed)).collect::<Result<Vec<_>, _>>()
+        });
+        let stored = stored.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
         stored.map_err(|error| {
             let code = crate::rpc::convert::storage_code(&error.source);
-            WireError::new(code, format!("the message could not be written down: {error}; nothing was sent"))
+            WireError::new(code, format!("the text could not be written down: {error}; nothing was sent"))
         })
     }
 
@@ -234,7 +234,7 @@ impl Front {
             None => (None, self.addressee(scope, &state, &params.session)?),
             Some(cursor) => match self.position(caller, cursor)? {
                 Position::Messages(before, session) => (Some(before), session),
-                Position::Sessions(..) | Position::Operations(..) => return Err(other_list()),
+                Position::Sessions(..) | Position::Operations(..) | Position::Reports(..) => return Err(other_list()),
             },
         };
         let lane = state.lanes.get(&session).cloned().unwrap_or_default();
@@ -301,7 +301,8 @@ impl Front {
             let now = self.view.read().messages.get(&message.id).cloned();
             let Some(now) = now.filter(|now| now.state == MessageState::Delivered) else { continue };
             let (root, session, body) = (self.root.clone(), session.clone(), now.body.clone());
-            let text = tokio::task::spawn_blocking(move || bodies::read(&root, &session, &body)).await;
+            let text =
+                tokio::task::spawn_blocking(move || bodies::read(&root, &session, &body, MESSAGE_BYTES_MAX)).await;
             let text = text.map_err(|error| error.to_string()).and_then(|text| text.map_err(|lost| lost.to_string()));
             let (text, lost) = match text {
                 Ok(text) => (String::from_utf8_lossy(&text).into_owned(), None),
@@ -323,6 +324,12 @@ impl Front {
 /// The stop of this session that is under way. It follows from the record of the stop and is over with the episode, so no other one is told it.
 fn notice(state: &State, session: &SessionId) -> Option<wire::Stop> {
     state.sessions.get(session)?.notice().map(|halt| render::stop(halt))
+}
+
+/// The texts of a session that are still needed: of its open messages, and of its reports.
+fn bodies_of<'a>(state: &'a State, session: &SessionId) -> impl Iterator<Item = &'a Body> {
+    let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
+    open.map(|message| &message.body).chain(state.reports_of(session).flat_map(|report| report.bodies()))
 }
 
 /// A session's messages that it can read, oldest first: while it is being stopped only those that it has had already.

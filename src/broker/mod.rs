@@ -80,6 +80,8 @@ pub mod refused;
 pub mod render;
 /// The broker's end of the report pipe.
 pub mod report;
+/// Calls about reports.
+mod reports;
 /// Room that is kept on the disk.
 mod reserve;
 /// Retirement as it is asked for.

@@ -116,7 +116,7 @@ impl Front {
         let (before, session) = match &params.cursor {
             Some(cursor) => match self.position(caller, cursor)? {
                 Position::Operations(before, session) => (Some(before), session),
-                Position::Sessions(..) | Position::Messages(..) => return Err(other_list()),
+                Position::Sessions(..) | Position::Messages(..) | Position::Reports(..) => return Err(other_list()),
             },
             None => {
                 let named = params.session.as_deref().map(|given| Self::named(scope, &state, given)).transpose()?;

@@ -51,6 +51,7 @@ fn of_record(event: &Event) -> Option<Point> {
             Kind::Prune => Point::RecordPrune,
             Kind::Send => Point::RecordSend,
             Kind::Interrupt => Point::RecordInterrupt,
+            Kind::Report => Point::RecordReport,
             Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge | Kind::Turn => {
                 return None;
             }

@@ -9,7 +9,7 @@ use super::render;
 use super::route::Read;
 use crate::host::client::Verdict;
 use crate::host::wire as host;
-use crate::machine::{MessageId, OperationId, Scope, Session, SessionId, State, Status};
+use crate::machine::{MessageId, OperationId, ReportId, Scope, Session, SessionId, State, Status};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
 use crate::rpc::wire::{
@@ -39,6 +39,8 @@ pub enum Position {
     Operations(OperationId, Option<SessionId>),
     /// Of a session's messages.
     Messages(MessageId, SessionId),
+    /// Of a session's reports.
+    Reports(ReportId, SessionId),
 }
 
 /// The result of `session.list`, whose sessions are written already.
@@ -62,6 +64,8 @@ impl Front {
             Read::Operations => self.operations(&caller, decode(params)?),
             Read::Message => self.message(&scope, &decode(params)?),
             Read::Messages => self.messages(&caller, &decode(params)?),
+            Read::Report => self.read_report(&scope, decode(params)?).await,
+            Read::Reports => self.reports(&caller, &decode(params)?).await,
             Read::Inbox => self.pull(&scope, decode(params)?).await,
         }
     }
@@ -92,7 +96,7 @@ impl Front {
             None => (None, Box::new(params)),
             Some(cursor) => match self.position(caller, cursor)? {
                 Position::Sessions(after, filter) => (Some(after), filter),
-                Position::Operations(..) | Position::Messages(..) => return Err(other_list()),
+                Position::Operations(..) | Position::Messages(..) | Position::Reports(..) => return Err(other_list()),
             },
         };
         let recent_us = now().wall_us.saturating_sub(RECENT_US);

@@ -79,6 +79,8 @@ pub fn refused(refusal: &Refusal) -> WireError {
         | Refusal::Framing { .. }
         | Refusal::Unproven { .. }
         | Refusal::Incapable { .. }
+        | Refusal::NoReport { .. }
+        | Refusal::Superseded { .. }
         | Refusal::MessageSettled { .. } => super::unsent::unsent(refusal),
     }
 }
@@ -288,6 +290,8 @@ fn guarded(refusal: &Refusal) -> WireError {
         | Refusal::Framing { .. }
         | Refusal::Unproven { .. }
         | Refusal::Incapable { .. }
+        | Refusal::NoReport { .. }
+        | Refusal::Superseded { .. }
         | Refusal::MessageSettled { .. }
         | Refusal::Gone { .. } => unreachable!("refused() keeps these for itself"),
     }

@@ -270,6 +270,7 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::Interrupt => Method::SessionInterrupt,
         machine::Kind::Turn => Method::SessionTurn,
         machine::Kind::Acknowledge => Method::InboxAck,
+        machine::Kind::Report => Method::ReportPost,
     }
 }
 

@@ -39,7 +39,7 @@ impl Need {
             Input::Beat { .. } if serving => Self::Begins,
             Input::Beat { .. } => Self::Ends,
             Input::Request(request) => match request.action {
-                Action::Spawn { .. } | Action::Resume { .. } | Action::Send(_) => Self::Begins,
+                Action::Spawn { .. } | Action::Resume { .. } | Action::Send(_) | Action::Report(_) => Self::Begins,
                 Action::Stop { .. }
                 | Action::Delete { .. }
                 | Action::Prune { .. }

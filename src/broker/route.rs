@@ -42,6 +42,7 @@ pub enum Change {
     Cancel,
     ResolveMessage,
     Acknowledge,
+    Report,
     Interrupt,
     Turn,
 }
@@ -60,6 +61,8 @@ pub enum Read {
     Message,
     Messages,
     Inbox,
+    Report,
+    Reports,
 }
 
 /// Looks it up.
@@ -90,6 +93,9 @@ pub fn route(method: Method) -> Route {
         Method::InboxAck => Route::Change(Change::Acknowledge),
         Method::MessageGet => Route::Read(Read::Message),
         Method::MessageList => Route::Read(Read::Messages),
+        Method::ReportPost => Route::Change(Change::Report),
+        Method::ReportRead => Route::Read(Read::Report),
+        Method::ReportList => Route::Read(Read::Reports),
         Method::InboxRead => Route::Read(Read::Inbox),
         Method::SessionInterrupt => Route::Change(Change::Interrupt),
         Method::SessionTurn => Route::Change(Change::Turn),
@@ -99,9 +105,6 @@ pub fn route(method: Method) -> Route {
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
-        | Method::ReportPost
-        | Method::ReportRead
-        | Method::ReportList
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => Route::Absent,

@@ -1,9 +1,9 @@
-//! Refusals about messages as callers read them: what failed, why, what did not change, what to type next.
+//! Refusals about messages and reports as callers read them: what failed, why, what did not change, what to type next.
 
-use crate::machine::{MessageId, MessageState, Refusal, limits};
+use crate::machine::{MessageId, MessageState, Refusal, ReportId, limits};
 use crate::rpc::error::{ErrorCode, WireError};
 
-/// A refusal about messages as an error of the contract.
+/// A refusal about messages or reports as an error of the contract.
 pub(super) fn unsent(refusal: &Refusal) -> WireError {
     match refusal {
         Refusal::SessionOnly => WireError::new(
@@ -48,6 +48,8 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         )
         .with("capability", *what),
         Refusal::MessageSettled { message, state } => settled(*message, *state),
+        Refusal::NoReport { given } => no_report(given),
+        Refusal::Superseded { report, head } => superseded(*report, *head),
         Refusal::KeyConflict { .. }
         | Refusal::Incomparable { .. }
         | Refusal::KeyExpired { .. }
@@ -69,6 +71,21 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         | Refusal::NotUncertain { .. }
         | Refusal::OwnerOnly => unreachable!("refused() keeps the others for itself"),
     }
+}
+
+fn no_report(given: &str) -> WireError {
+    let message = format!(
+        "there is no report {given:?} that you may know of; nothing was done. `ostler report list SESSION` shows them"
+    );
+    WireError::new(ErrorCode::NotFound, message).with("report", given)
+}
+
+/// Another amendment was faster.
+fn superseded(report: ReportId, head: ReportId) -> WireError {
+    let message =
+        format!("report {report} has been amended already; nothing was posted. Amend {head}, the last of its line");
+    let error = WireError::new(ErrorCode::TooLate, message).reason("report_superseded");
+    error.with("report", report.to_string()).with("head", head.to_string())
 }
 
 /// There is nothing to decide about it.

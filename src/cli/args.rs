@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Send(super::send::Args),
     Message(super::message::Args),
     Inbox(super::inbox::Args),
+    Report(super::report::Args),
     Interrupt(super::interrupt::Args),
     Stop(super::stop::Args),
     Resume(super::resume::Args),
@@ -147,7 +148,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait send message inbox interrupt stop resume delete prune reconcile operation status shutdown connect doctor \
+            "ensure run spawn list show logs wait send message inbox report interrupt stop resume delete prune reconcile operation status shutdown connect doctor \
              ledger config schema completions man"
         );
     }

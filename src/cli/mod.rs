@@ -30,6 +30,7 @@ mod pieces;
 mod progress;
 mod prune;
 mod reconcile;
+mod report;
 mod request;
 mod resume;
 mod run;
@@ -100,6 +101,7 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Send(_)
         | Command::Message(_)
         | Command::Inbox(_)
+        | Command::Report(_)
         | Command::Interrupt(_)
         | Command::Stop(_)
         | Command::Resume(_)
@@ -138,6 +140,7 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Send(args) => send::run(args, context),
         Command::Message(args) => message::run(args, context),
         Command::Inbox(args) => inbox::run(args, context),
+        Command::Report(args) => report::run(args, context),
         Command::Interrupt(args) => interrupt::run(args, context),
         Command::Stop(args) => stop::run(&args, context),
         Command::Resume(args) => resume::run(&args, context),

@@ -73,7 +73,7 @@ struct Unknown<'a> {
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
     let attempt = format!("send a message to {}", args.session);
-    let text = text_of(args.text, &attempt)?;
+    let text = text_of(args.text, &attempt, MESSAGE_BYTES_MAX)?;
     let wait_for = match args.wait_for {
         WaitFor::Commit => Patience::Commit,
         WaitFor::Delivered => Patience::Delivered,
@@ -118,14 +118,18 @@ pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
     }
 }
 
-fn text_of(given: String, attempt: &str) -> Result<String, Failure> {
+/// The text that is meant: what was given, or standard input for `-`, of which no more is read than could be sent.
+///
+/// # Errors
+/// `invalid_input` for what cannot be read, or is no UTF-8.
+pub(crate) fn text_of(given: String, attempt: &str, most: u64) -> Result<String, Failure> {
     if given != "-" {
         return Ok(given);
     }
     let invalid = |why: String| Failure::new(attempt, WireError::new(ErrorCode::InvalidInput, why).reason("text"));
     let mut bytes = Vec::new();
     // One byte more than the limit and the line feed, so that the broker says what it is.
-    let most = MESSAGE_BYTES_MAX + 2;
+    let most = most + 2;
     std::io::stdin().take(most).read_to_end(&mut bytes).map_err(|error| invalid(format!("standard input: {error}")))?;
     // As a shell's $(...): `echo x | ostler send ID -` sends `x`.
     if bytes.last() == Some(&b'\n') {

@@ -17,7 +17,7 @@ use crate::os::environment::Environment;
 use crate::rpc::error::{ErrorCode, WireError};
 
 /// Commands of later versions (docs/CONTRACT.md, "Planned").
-const PLANNED: [&str; 4] = ["fork", "mcp", "report", "upgrade"];
+const PLANNED: [&str; 3] = ["fork", "mcp", "upgrade"];
 /// Options of later versions.
 const PLANNED_OPTIONS: [&str; 1] = ["--restart"];
 /// Words that people know from elsewhere, and what they mean here.

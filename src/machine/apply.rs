@@ -209,6 +209,9 @@ fn accept(
     if let Plan::Send { .. } = plan {
         return super::apply_mail::sent(state, sid, (op, act, key), plan, at);
     }
+    if let Plan::Report { .. } = plan {
+        return super::report::posted(state, sid, op, plan, at);
+    }
     let session = Arc::make_mut(state.sessions.get_mut(sid).ok_or(NO_SESSION)?);
     let (live, gone) = (session.status.is_live(), session.status == Status::Deleted);
     let legal = match plan {
@@ -219,6 +222,7 @@ fn accept(
         | Plan::JoinFor { .. }
         | Plan::Spawn { .. }
         | Plan::Send { .. }
+        | Plan::Report { .. }
         | Plan::Nothing
         | Plan::Prune { .. } => true,
     };
@@ -247,7 +251,7 @@ fn accept(
         Plan::Join | Plan::JoinFor { .. } => join(session, &mut state.deadlines, (op, kind), at)?,
         Plan::Interrupt => session.interrupts.push(op),
         Plan::Settle => session.settled_seq = op.0,
-        Plan::Spawn { .. } | Plan::Send { .. } | Plan::Nothing | Plan::Prune { .. } => {}
+        Plan::Spawn { .. } | Plan::Send { .. } | Plan::Report { .. } | Plan::Nothing | Plan::Prune { .. } => {}
     }
     Ok(())
 }
@@ -272,7 +276,8 @@ fn join(
         | Kind::ResolveMessage
         | Kind::Interrupt
         | Kind::Turn
-        | Kind::Acknowledge => return Err(Illegal("this kind joins nothing")),
+        | Kind::Acknowledge
+        | Kind::Report => return Err(Illegal("this kind joins nothing")),
     };
     list.push(op);
     if kind != Kind::Resume && session.status == Status::Stopping && session.due_boot_us.is_none() {
@@ -415,6 +420,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
             session.last_seen_us = session.last_seen_us.max(*at_us);
             session.proven = state.generation;
             session.prior = None;
+            super::report::unreported(state, sid, (*status, exit), at);
         }
         SessionChange::Aborted => match session.prior.take() {
             Some(prior) => {
@@ -430,11 +436,11 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
                 back.held = std::mem::take(&mut session.held);
                 *session = back;
             }
-            None => leave(state, sid, Some(ep), at),
+            None => super::leave::leave(state, sid, Some(ep), at),
         },
         SessionChange::Deleting => session.status = Status::Deleted,
-        SessionChange::Forgotten => leave(state, sid, Some(ep), at),
-        SessionChange::Removed => leave(state, sid, None, at),
+        SessionChange::Forgotten => super::leave::leave(state, sid, Some(ep), at),
+        SessionChange::Removed => super::leave::leave(state, sid, None, at),
         SessionChange::Woken { .. }
         | SessionChange::Overdue { .. }
         | SessionChange::TurnBegan { .. }
@@ -452,39 +458,6 @@ fn woken(state: &mut State, sid: &SessionId, ep: u32, deadline_boot_us: u64) -> 
     launch(session, ep, deadline_boot_us, state.generation);
     rose((&mut state.live, &mut state.children), session);
     Ok(())
-}
-
-/// The session's chain has ended: it is gone with its files, whatever of what came before could not be read. One for which an operation
-/// still waits stays: how that ended is not known. Says whether it is gone.
-pub fn chain_ended(state: &mut State, sid: &SessionId, at: At) -> bool {
-    if let Some(session) = state.sessions.get_mut(sid) {
-        let session = Arc::make_mut(session);
-        if session.waiting().next().is_some() {
-            return false;
-        }
-        if session.status.is_live() {
-            sank((&mut state.live, &mut state.children), session);
-        }
-        disarm(&mut state.deadlines, session);
-        session.status = Status::Deleted;
-    }
-    leave(state, sid, None, at);
-    state.removals.remove(sid);
-    true
-}
-
-/// Takes a session from the list; `owed` is the episode of the removal that its files are still owed.
-fn leave(state: &mut State, sid: &SessionId, owed: Option<u32>, at: At) {
-    let Some(session) = state.sessions.remove(sid) else { return };
-    state.release(&session, at.time.wall_us);
-    state.drop_mail(sid);
-    state.ages.remove(&session.created_seq);
-    if let Some(name) = &session.name {
-        state.names.remove(name);
-    }
-    if let Some(episode) = owed {
-        state.removals.insert(sid.clone(), episode);
-    }
 }
 
 fn fence(state: &mut State, sid: &SessionId, change: &FenceChange) -> Result<(), Illegal> {

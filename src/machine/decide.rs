@@ -99,6 +99,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         Action::Cancel { message } => ask.cancel(message),
         Action::ResolveMessage { message, again } => ask.settle_message(message, *again),
         Action::Acknowledge { messages } => ask.acknowledge(messages),
+        Action::Report(post) => ask.report(post),
         Action::Resume { target, prepared } => ask.on_session(target, Ask::Resume, (0, None), *prepared),
         Action::Stop { target, grace_ms, reason } => {
             ask.on_session(target, Ask::Stop, (*grace_ms, reason.as_ref()), None)

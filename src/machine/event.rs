@@ -1,10 +1,11 @@
 //! The one event enum. It is also the stored form: what stands here is what stands in the ledger, member for member,
 //! frozen by golden files. The ledger adds position, chains, clocks and the turn's end. An unknown `t` stops a start.
 
-use super::id::{Digest, Key, MessageId, Name, OperationId, Process, Scope, SessionId};
+use super::id::{Digest, Key, MessageId, Name, OperationId, Process, ReportId, Scope, SessionId};
 use super::interrupts::Interrupts;
 use super::message::{Adapter, Body, Mode};
 use super::operation::{Actor, Failure, Gained, Kind, Outcome};
+use super::report::Verdict;
 use super::session::{Exit, Fence, Run, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -184,6 +185,18 @@ pub enum Plan {
         /// The session turn that it interrupts.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         interrupts: Option<Interrupts>,
+    },
+    /// Keep a report of the session.
+    Report {
+        /// What it says became of the work.
+        verdict: Verdict,
+        /// Where its title and its short parts lie.
+        head: Body,
+        /// Where its text lies.
+        text: Body,
+        /// The report that it takes the place of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        supersedes: Option<ReportId>,
     },
     /// Start a new episode.
     Launch {

@@ -186,6 +186,13 @@ position_id!(
     "must be msg-N"
 );
 
+position_id!(
+    /// A report's id: the ledger position of the record that it came with, so that `rep-417` was posted by `op-417`.
+    ReportId,
+    "rep-",
+    "must be rep-N"
+);
+
 /// 32 bytes, written as 64 lower-case hex characters: a record digest, a request digest, an incarnation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -6,6 +6,7 @@ use super::mail::Parcel;
 use super::operation::{Actor, Operation};
 use super::reconcile::Evidence;
 use super::refusal::Refusal;
+use super::report::Post;
 use super::session::{Exit, Obstacle, Phase, Run, Survivor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -122,6 +123,8 @@ pub enum Action {
         /// At most [`super::limits::MESSAGES_AT_ONCE`] of them.
         messages: Vec<MessageId>,
     },
+    /// A report of the calling session.
+    Report(Box<Post>),
     /// A new episode of an ended session.
     Resume {
         /// Which.

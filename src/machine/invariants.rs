@@ -75,5 +75,6 @@ pub fn violations(state: &State) -> Vec<String> {
     found.extend(state.families_wrong());
     found.extend(state.retained_wrongly());
     found.extend(state.mail_wrong());
+    found.extend(state.reports_wrong());
     found
 }

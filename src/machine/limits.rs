@@ -83,6 +83,11 @@ pub const EXPIRY_LOOK_MS: u64 = 30_000;
 /// Messages that one call acknowledges, or pulls, at the most. Beyond: `invalid_input`.
 pub const MESSAGES_AT_ONCE: usize = 100;
 
+/// Reports of one session that are kept; of more the oldest are forgotten.
+pub const REPORTS: usize = 100;
+/// Longest texts of them together, in bytes; of longer ones the oldest are forgotten, but never the last.
+pub const REPORTS_BYTES: u64 = 16 * 1024 * 1024;
+
 /// How much of what is settled is known, and how long. The product keeps what the constants above say; a test keeps
 /// less, so that it gets there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

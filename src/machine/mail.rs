@@ -10,6 +10,7 @@ use super::limits;
 use super::message::{Body, Message, MessageState, Mode, Sender};
 use super::operation::{Gained, Kind, Withdrawal};
 use super::refusal::Refusal;
+use super::report::Post;
 use super::session::{Session, Status};
 use super::state::State;
 use std::sync::Arc;
@@ -298,10 +299,11 @@ pub(super) fn carried(state: &State, sid: &SessionId, (id, attempt): (MessageId,
     vec![event(session, id, change)]
 }
 
-/// The action with the message's text on disk.
-pub fn stored(action: Action, body: Body) -> Action {
+/// The action with its texts on disk: of a message one, of a report its head and its text.
+pub fn stored(action: Action, mut bodies: impl Iterator<Item = Body>) -> Action {
     match action {
-        Action::Send(parcel) => Action::Send(Box::new(Parcel { body: Some(body), ..*parcel })),
+        Action::Send(parcel) => Action::Send(Box::new(Parcel { body: bodies.next(), ..*parcel })),
+        Action::Report(post) => Action::Report(Box::new(Post { bodies: bodies.next().zip(bodies.next()), ..*post })),
         Action::Spawn { .. }
         | Action::Resume { .. }
         | Action::Stop { .. }

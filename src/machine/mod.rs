@@ -22,6 +22,7 @@ mod interrupts;
 mod invariants;
 mod keyed;
 mod lane;
+mod leave;
 pub mod limits;
 mod mail;
 mod message;
@@ -33,6 +34,7 @@ mod recall;
 mod reconcile;
 mod refusal;
 mod replay;
+mod report;
 mod retain;
 mod rows;
 mod session;
@@ -44,7 +46,7 @@ mod tests;
 mod time;
 mod turns;
 
-pub use apply::{At, Illegal, apply, chain_ended};
+pub use apply::{At, Illegal, apply};
 pub use deadline::next_deadline;
 pub use decide::{Answer, Decision, decide, prunable};
 pub use effect::{Effect, Hand, open_operations, outstanding, owed};
@@ -55,12 +57,13 @@ pub use event::{
 };
 pub use family::Family;
 pub use footprint::{Footprint, Runs};
-pub use id::{Digest, Key, Malformed, MessageId, Name, OperationId, Process, Scope, SessionId};
+pub use id::{Digest, Key, Malformed, MessageId, Name, OperationId, Process, ReportId, Scope, SessionId};
 pub use input::{Action, Carried, Input, Observation, PreparedSession, Recalled, Request, Target, Word};
 pub use interrupts::Interrupts;
 pub use invariants::violations;
 pub use keyed::is_settled_by;
 pub use lane::{Lane, follow};
+pub use leave::chain_ended;
 pub use mail::{Parcel, may_know, stored};
 pub use message::{Adapter, Body, Message, MessageState, Mode, Sender};
 pub use operation::{Actor, Failure, Gained, Kind, Operation, Outcome, Turned, Withdrawal};
@@ -69,6 +72,7 @@ pub use recall::recalled;
 pub use reconcile::{Ended, Evidence, Lock, Marks, Part, Trace};
 pub use refusal::Refusal;
 pub use replay::{Stale, replayable};
+pub use report::{Content, Post, Report, Verdict, may_read};
 pub use retain::{Known, Needed};
 pub use session::{
     Ask, Cause, Exit, ExitError, Fence, Move, Obstacle, Phase, REQUESTS, Run, Session, Status, Survivor, on_request,

@@ -247,7 +247,8 @@ impl Seen<'_> {
                 | Kind::ResolveMessage
                 | Kind::Interrupt
                 | Kind::Turn
-                | Kind::Acknowledge => return None,
+                | Kind::Acknowledge
+                | Kind::Report => return None,
             };
             finish(self.state, operation.id, Some(&self.session.id), &settled)
         });

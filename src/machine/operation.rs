@@ -47,6 +47,9 @@ pub enum Kind {
     /// A session's word that it has messages.
     #[serde(rename = "inbox.ack")]
     Acknowledge,
+    /// A report of a session.
+    #[serde(rename = "report.post")]
+    Report,
 }
 
 impl Kind {
@@ -66,6 +69,7 @@ impl Kind {
             Self::Interrupt => "session.interrupt",
             Self::Turn => "session.turn",
             Self::Acknowledge => "inbox.ack",
+            Self::Report => "report.post",
         }
     }
 }

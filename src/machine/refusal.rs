@@ -1,6 +1,6 @@
 //! Why a request is refused. A refusal binds nothing: it leaves no operation, and the same key may be used again.
 
-use super::id::{Digest, MessageId, Name, OperationId, SessionId};
+use super::id::{Digest, MessageId, Name, OperationId, ReportId, SessionId};
 use super::message::MessageState;
 use super::operation::Outcome;
 use super::reconcile::Part;
@@ -173,6 +173,18 @@ pub enum Refusal {
     Incapable {
         /// What.
         what: &'static str,
+    },
+    /// No such report, or none that the caller may know of; the two read alike.
+    NoReport {
+        /// What was given.
+        given: String,
+    },
+    /// A report that another has taken the place of is amended no more.
+    Superseded {
+        /// Which.
+        report: ReportId,
+        /// The last one of its line.
+        head: ReportId,
     },
     /// Only an uncertain message can be decided about.
     MessageSettled {

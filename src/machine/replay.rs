@@ -42,7 +42,8 @@ pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
         | Kind::ResolveMessage
         | Kind::Interrupt
         | Kind::Turn
-        | Kind::Acknowledge => return Ok(()),
+        | Kind::Acknowledge
+        | Kind::Report => return Ok(()),
     }
     let Some(stored) = operation.gained.incarnation else { return Err(Stale::Unproven) };
     let session = operation.session.as_ref().and_then(|id| state.sessions.get(id)).ok_or(Stale::Ended)?;

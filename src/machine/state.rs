@@ -1,12 +1,13 @@
 //! The state: the fold of the ledger (law 1). All of it lies in journaled tables, so that a turn can be published to
 //! the view or undone at the cost of what it touched.
 
-use super::id::{Key, MessageId, Name, OperationId, Scope, SessionId};
+use super::id::{Key, MessageId, Name, OperationId, ReportId, Scope, SessionId};
 use super::lane::Lane;
 use super::limits::Retention;
 use super::message::Message;
 use super::operation::Operation;
 use super::past::Past;
+use super::report::Report;
 use super::session::Session;
 use super::table::Table;
 use std::sync::Arc;
@@ -48,6 +49,10 @@ pub struct State {
     pub alarms: Table<(u64, MessageId), ()>,
     /// Messages that came to their end, in that order, by the position of their last record.
     pub receipts: Table<(u64, MessageId), ()>,
+    /// Reports.
+    pub reports: Table<ReportId, Arc<Report>>,
+    /// They, by session, oldest first.
+    pub reported: Table<SessionId, Arc<Vec<ReportId>>>,
     /// Those that were let go.
     pub past: Arc<Past>,
     /// How many keys were ever settled.
@@ -88,6 +93,8 @@ impl State {
         self.expiries.publish(&mut view.expiries);
         self.alarms.publish(&mut view.alarms);
         self.receipts.publish(&mut view.receipts);
+        self.reports.publish(&mut view.reports);
+        self.reported.publish(&mut view.reported);
         view.past = Arc::clone(&self.past);
         (view.settled, view.free_form, view.retention) = (self.settled, self.free_form, self.retention);
         (view.recent_from, view.recent) = (self.recent_from, self.recent);
@@ -111,6 +118,8 @@ impl State {
         self.expiries.revert(&view.expiries);
         self.alarms.revert(&view.alarms);
         self.receipts.revert(&view.receipts);
+        self.reports.revert(&view.reports);
+        self.reported.revert(&view.reported);
         self.past = Arc::clone(&view.past);
         (self.settled, self.free_form, self.retention) = (view.settled, view.free_form, view.retention);
         (self.recent_from, self.recent) = (view.recent_from, view.recent);

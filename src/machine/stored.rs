@@ -13,6 +13,7 @@ use super::limits::Retention;
 use super::message::Message;
 use super::operation::{Operation, Outcome};
 use super::past::{Apart, Past};
+use super::report::Report;
 use super::session::Session;
 use super::state::State;
 use super::time::Time;
@@ -32,6 +33,8 @@ pub struct Stored<P = Past> {
     past: P,
     recent_from: u64,
     removals: BTreeMap<SessionId, u32>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reports: Vec<Arc<Report>>,
     retention: Retention,
     sessions: Vec<Arc<Session>>,
     settled: u64,
@@ -67,6 +70,7 @@ impl State {
             past,
             recent_from: self.recent_from,
             removals: self.removals.iter().map(|(id, episode)| (id.clone(), *episode)).collect(),
+            reports: self.reports.values().map(Arc::clone).collect(),
             retention: self.retention,
             sessions: self.sessions.values().map(Arc::clone).collect(),
             settled: self.settled,
@@ -136,6 +140,7 @@ impl<P> Stored<P> {
             state.sessions.insert(id, session);
         }
         self.messages.into_iter().for_each(|message| state.enlist(message));
+        self.reports.into_iter().for_each(|report| state.file(report));
         self.removals.into_iter().for_each(|(id, episode)| state.removals.insert(id, episode));
         state.recent_from = self.recent_from;
         for operation in self.operations {

@@ -109,6 +109,7 @@ points! {
     RecordRemoved = "record.removed",
     RecordOutcome = "record.outcome",
     RecordSend = "record.send",
+    RecordReport = "record.report",
     RecordInterrupt = "record.interrupt",
     RecordSending = "record.sending",
     RecordDelivered = "record.delivered",

@@ -10,6 +10,7 @@ mod lines;
 mod load;
 mod order;
 mod post;
+mod reports;
 mod stops;
 mod turns;
 mod words;

@@ -58,6 +58,7 @@ impl Oracle {
             | Action::ResolveMessage { .. }
             | Action::Interrupt { .. }
             | Action::Turn { .. }
+            | Action::Report(_)
             | Action::Acknowledge { .. } => None,
         };
         if let Some(run) = run.filter(|run| !self.released.contains(run)) {
@@ -205,7 +206,8 @@ impl Oracle {
                 | Kind::ResolveMessage
                 | Kind::Interrupt
                 | Kind::Turn
-                | Kind::Acknowledge,
+                | Kind::Acknowledge
+                | Kind::Report,
                 _,
             ) => Ok(()),
         }

@@ -6,6 +6,7 @@ mod interrupts;
 mod keys;
 mod mail;
 mod reconcile;
+mod reports;
 mod scripts;
 mod turns;
 mod walk;

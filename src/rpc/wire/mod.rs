@@ -19,6 +19,7 @@ mod ledger;
 mod message;
 mod operation;
 mod output;
+mod report;
 mod schema;
 mod session;
 mod spawn;
@@ -48,6 +49,11 @@ pub use operation::{
     OperationResolveParams, OperationResolveResult, OperationState, Resolution,
 };
 pub use output::{Chunk, EndpointParams, EndpointResult, ReadParams, ReadResult, Stream};
+pub use report::{
+    REPORT_ABSTRACT_BYTES_MAX, REPORT_BYTES_MAX, REPORT_HEAD_BYTES_MAX, REPORT_PAGE_BYTES_MAX, REPORT_TITLE_BYTES_MAX,
+    Report, ReportListParams, ReportListResult, ReportOrigin, ReportPostParams, ReportPostResult, ReportReadParams,
+    ReportReadResult, ReportStatus,
+};
 pub use schema::schema;
 pub use session::{
     Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,

@@ -65,6 +65,9 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::MessageResolve => pair::<MessageResolveParams, MessageResult>(generator),
         Method::InboxRead => pair::<InboxReadParams, InboxReadResult>(generator),
         Method::InboxAck => pair::<InboxAckParams, InboxAckResult>(generator),
+        Method::ReportPost => pair::<ReportPostParams, ReportPostResult>(generator),
+        Method::ReportRead => pair::<ReportReadParams, ReportReadResult>(generator),
+        Method::ReportList => pair::<ReportListParams, ReportListResult>(generator),
         Method::SessionInterrupt => pair::<InterruptParams, SpawnResult>(generator),
         Method::SessionTurn => pair::<TurnParams, TurnResult>(generator),
         Method::EventsSubscribe => pair::<EventsSubscribeParams, EventsSubscribeResult>(generator),
@@ -73,9 +76,6 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         | Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::SessionReady
-        | Method::ReportPost
-        | Method::ReportRead
-        | Method::ReportList
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => return None,
