@@ -66,7 +66,8 @@ pub fn session_of(event: &Event) -> Option<&SessionId> {
         | Event::Session { sid, .. }
         | Event::Fence { sid, .. }
         | Event::Message { sid, .. }
-        | Event::Queue { sid, .. } => Some(sid),
+        | Event::Queue { sid, .. }
+        | Event::Notice { sid, .. } => Some(sid),
         Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
     }
 }

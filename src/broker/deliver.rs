@@ -3,15 +3,14 @@
 //! Promise: every attempt comes to a word, as long as the broker lives: taken, refused, or that nobody can tell. What is not an answer (a host
 //! that is silent, a connection that broke) is no word: then what is owed is asked of the state again, which by then may be something else.
 
-use super::bodies;
 use super::hosts::Hosts;
 use super::inbox::Post;
-use super::letter::letter;
+use super::letter::{letter, origin, said};
 use super::passed;
 use crate::host::client::{LinkError, Probe, probe};
 use crate::host::wire::{DELIVER_BYTES_MAX, Delivery, RefusalCode};
 use crate::machine::{Adapter, Carried, Hand, Message, MessageId, Observation, OperationId, SessionId, Word};
-use crate::rpc::wire::MESSAGE_BYTES_MAX;
+use crate::rpc::wire::Origin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,10 +34,10 @@ impl Hosts {
 
     /// None: there was no answer.
     async fn handed(&self, session: &SessionId, episode: u32, (message, token): Attempt) -> Option<Carried> {
-        let (message, adapter) = self.addressed(session, message)?;
+        let (message, adapter, origin) = self.addressed(session, message)?;
         let link = self.link(session, episode)?;
-        let bytes = match self.text(session, adapter, &message).await {
-            Ok(bytes) => bytes,
+        let bytes = match said(&self.view, &self.root, &message).await {
+            Ok(said) => letter(adapter, &message, origin, &said),
             Err(why) => return Some(Carried::Unknown { reason: why }),
         };
         if bytes.len() > DELIVER_BYTES_MAX {
@@ -63,17 +62,11 @@ impl Hosts {
         }
     }
 
-    fn addressed(&self, session: &SessionId, message: MessageId) -> Option<(Arc<Message>, Adapter)> {
+    fn addressed(&self, session: &SessionId, message: MessageId) -> Option<(Arc<Message>, Adapter, Origin)> {
         let state = self.view.read();
-        Some((Arc::clone(state.messages.get(&message)?), state.sessions.get(session)?.adapter))
-    }
-
-    async fn text(&self, session: &SessionId, adapter: Adapter, message: &Arc<Message>) -> Result<Vec<u8>, String> {
-        let (root, session, of) = (self.root.clone(), session.clone(), Arc::clone(message));
-        let text =
-            tokio::task::spawn_blocking(move || bodies::read(&root, &session, &of.body, MESSAGE_BYTES_MAX)).await;
-        let text = text.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())?;
-        Ok(letter(adapter, message, &text))
+        let (message, session) = (Arc::clone(state.messages.get(&message)?), state.sessions.get(session)?);
+        let origin = origin(session.parent.as_ref(), &message.from);
+        Some((message, session.adapter, origin))
     }
 
     /// Has the host signal the command. One that has signalled for this operation says so again and does nothing.

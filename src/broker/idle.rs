@@ -95,7 +95,8 @@ fn doubtful(state: &State) -> Option<Busy> {
     if fenced || uncertain() {
         return Some(Busy::Doubts);
     }
-    let queued = |message: &Message| message.state == MessageState::Queued;
+    // A notice is for whoever resumes its session, and nobody waits for that.
+    let queued = |message: &Message| message.state == MessageState::Queued && message.notice.is_none();
     if state.messages.values().any(|message| queued(message)) {
         return Some(Busy::Messages);
     }

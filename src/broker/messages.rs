@@ -8,7 +8,7 @@ use super::changes::{Settled, Wanted};
 use super::front::Front;
 use super::reads::{Position, other_list, page_limit};
 use super::refused::{as_seen_by, failed, refused};
-use super::render;
+use super::{letter, render};
 use crate::machine::{
     Action, Body, Digest, Message, MessageId, MessageState, Mode, Parcel, Refusal, Scope, SessionId, State, limits,
     may_know,
@@ -293,22 +293,20 @@ impl Front {
     /// Those of a page that are delivered now, with their texts, and whether they are all. One whose text is lost says so.
     async fn letters(&self, session: &SessionId, page: &[Arc<Message>]) -> (Vec<Letter>, bool) {
         let (mut letters, mut bytes) = (Vec::new(), 0);
+        let parent = self.view.read().sessions.get(session).and_then(|of| of.parent.clone());
         for message in page {
-            bytes += message.body.bytes;
+            bytes += message.bytes();
             if bytes > PAGE_BYTES && !letters.is_empty() {
                 return (letters, false);
             }
             let now = self.view.read().messages.get(&message.id).cloned();
             let Some(now) = now.filter(|now| now.state == MessageState::Delivered) else { continue };
-            let (root, session, body) = (self.root.clone(), session.clone(), now.body.clone());
-            let text =
-                tokio::task::spawn_blocking(move || bodies::read(&root, &session, &body, MESSAGE_BYTES_MAX)).await;
-            let text = text.map_err(|error| error.to_string()).and_then(|text| text.map_err(|lost| lost.to_string()));
-            let (text, lost) = match text {
-                Ok(text) => (String::from_utf8_lossy(&text).into_owned(), None),
-                Err(why) => (String::new(), Some(why)),
+            let (said, lost) = match letter::said(&self.view, &self.root, &now).await {
+                Ok(said) => (said, None),
+                Err(why) => (letter::Said { text: String::new(), notice: None }, Some(why)),
             };
-            letters.push(Letter { message: render::message(&now), text, lost });
+            let (message, origin) = (render::message(&now), letter::origin(parent.as_ref(), &now.from));
+            letters.push(Letter { message, origin, text: said.text, notice: said.notice, lost });
         }
         (letters, true)
     }
@@ -316,7 +314,12 @@ impl Front {
     /// Whether a session is idle: nothing of it runs that is known of, and nothing waits for it.
     pub(super) fn is_idle(state: &State, session: &SessionId) -> bool {
         let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open);
-        let waits = |message: &Message| matches!(message.state, MessageState::Queued | MessageState::Sending);
+        // A notice that nobody pulls is no work.
+        let pushes = state.sessions.get(session).is_some_and(|session| session.adapter.pushes());
+        let waits = |message: &Message| {
+            matches!(message.state, MessageState::Queued | MessageState::Sending)
+                && (pushes || message.notice.is_none())
+        };
         !open.filter_map(|id| state.messages.get(id)).any(|message| waits(message))
     }
 }
@@ -329,7 +332,7 @@ fn notice(state: &State, session: &SessionId) -> Option<wire::Stop> {
 /// The texts of a session that are still needed: of its open messages, and of its reports.
 fn bodies_of<'a>(state: &'a State, session: &SessionId) -> impl Iterator<Item = &'a Body> {
     let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
-    open.map(|message| &message.body).chain(state.reports_of(session).flat_map(|report| report.bodies()))
+    open.filter_map(|message| message.body.as_ref()).chain(state.reports_of(session).flat_map(|report| report.bodies()))
 }
 
 /// A session's messages that it can read, oldest first: while it is being stopped only those that it has had already.

@@ -54,6 +54,8 @@ pub mod log;
 mod looks;
 /// Calls about messages.
 mod messages;
+/// Notices as their session reads them.
+mod notices;
 /// Operations as callers look them up.
 pub mod operations;
 /// Which effect may leave now.

@@ -75,6 +75,7 @@ fn of_record(event: &Event) -> Option<Point> {
             | MessageChange::Failed { .. } => return None,
         },
         Event::Queue { .. } => Point::RecordClosed,
+        Event::Notice { .. } => Point::RecordNotice,
         Event::Host { body: HostChange::Unopened, .. }
         | Event::Session {
             body:

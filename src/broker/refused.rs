@@ -33,14 +33,7 @@ pub fn refused(refusal: &Refusal) -> WireError {
         )
         .with("operation", given.as_str()),
         Refusal::Ambiguous { given, fits, some } => ambiguous(given, *fits, some),
-        Refusal::NameTaken { name, by } => WireError::new(
-            ErrorCode::SessionExists,
-            format!(
-                "the name {name} belongs to session {by}; nothing was done. \
-                 Choose another name, or `ostler delete {by}` if that one is no longer needed"
-            ),
-        )
-        .with("session_id", by.to_string()),
+        Refusal::NameTaken { name, by } => name_taken_by(name, by),
         Refusal::Live { session } => WireError::new(
             ErrorCode::SessionLive,
             format!(
@@ -98,6 +91,14 @@ fn no_session(given: &str) -> WireError {
         },
     )
     .with("session", given)
+}
+
+fn name_taken_by(name: &Name, by: &SessionId) -> WireError {
+    let message = format!(
+        "the name {name} belongs to session {by}; nothing was done. \
+         Choose another name, or `ostler delete {by}` if that one is no longer needed"
+    );
+    WireError::new(ErrorCode::SessionExists, message).with("session_id", by.to_string())
 }
 
 /// What was asked under this key is no longer known, so nothing is executed under it.

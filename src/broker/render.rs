@@ -305,24 +305,29 @@ pub fn message(message: &machine::Message) -> wire::Message {
             machine::Mode::Queue => wire::MessageMode::Queue,
             machine::Mode::Interrupt => wire::MessageMode::Interrupt,
         },
-        state: match message.state {
-            machine::MessageState::Queued => wire::MessageState::Queued,
-            machine::MessageState::Sending => wire::MessageState::Sending,
-            machine::MessageState::Delivered => wire::MessageState::Delivered,
-            machine::MessageState::Acknowledged => wire::MessageState::Acknowledged,
-            machine::MessageState::Cancelled => wire::MessageState::Cancelled,
-            machine::MessageState::Failed => wire::MessageState::Failed,
-            machine::MessageState::Expired => wire::MessageState::Expired,
-            machine::MessageState::Uncertain => wire::MessageState::Uncertain,
-        },
+        state: message_state(message.state),
         reason: message.reason.clone(),
         key: message.key.as_str().parse().expect("the machine's keys and the wire's have one grammar"),
-        bytes: message.body.bytes,
+        bytes: message.bytes(),
         requested_at: Timestamp::from_us(message.requested_us),
         expires_at: message.expires_us.map(Timestamp::from_us),
         accepted_at: message.accepted_us.map(Timestamp::from_us),
         turn: message.turn,
         redeliveries: message.redeliveries,
+    }
+}
+
+/// A message's state on the wire.
+pub fn message_state(state: machine::MessageState) -> wire::MessageState {
+    match state {
+        machine::MessageState::Queued => wire::MessageState::Queued,
+        machine::MessageState::Sending => wire::MessageState::Sending,
+        machine::MessageState::Delivered => wire::MessageState::Delivered,
+        machine::MessageState::Acknowledged => wire::MessageState::Acknowledged,
+        machine::MessageState::Cancelled => wire::MessageState::Cancelled,
+        machine::MessageState::Failed => wire::MessageState::Failed,
+        machine::MessageState::Expired => wire::MessageState::Expired,
+        machine::MessageState::Uncertain => wire::MessageState::Uncertain,
     }
 }
 

@@ -10,8 +10,8 @@ use super::reads::{Position, other_list, page_limit};
 use super::refused::{as_seen_by, failed, refused};
 use super::render;
 use crate::machine::{
-    self, Action, Body, Content, Digest, Exit, MessageState, Post, Refusal, ReportId, Scope, SessionId, State, Status,
-    Verdict, limits, may_read,
+    self, Action, Body, Content, Digest, Exit, Post, Refusal, ReportId, Scope, SessionId, State, Status, Verdict,
+    limits, may_read,
 };
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::service::Caller;
@@ -21,6 +21,7 @@ use crate::rpc::wire::{
     ReportReadParams, ReportReadResult, ReportStatus, Timestamp, encode,
 };
 use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A report's title and its short parts, as they lie on disk.
@@ -30,13 +31,13 @@ pub(super) struct Head {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) r#abstract: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    artifacts: Vec<String>,
+    pub(super) artifacts: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    findings: Vec<String>,
+    pub(super) findings: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    validation: Option<String>,
+    pub(super) validation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    recommendation: Option<String>,
+    pub(super) recommendation: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) percent: Option<u8>,
 }
@@ -79,7 +80,7 @@ impl Front {
                 .reason("forgotten")
                 .with("report", id.to_string()));
         };
-        let head = self.head(&report).await;
+        let head = head_of(&self.root, &report).await;
         let report = document(&report, &head);
         let operation = render::operation(operation, settled.replayed);
         Ok(encode(&ReportPostResult { report, unconsumed, operation }))
@@ -93,8 +94,8 @@ impl Front {
             return Err(WireError::new(ErrorCode::InvalidInput, message).reason("max_bytes"));
         }
         let report = self.meant(scope, &params)?;
-        let head = self.head(&report).await;
-        let text = self.text(&report).await;
+        let head = head_of(&self.root, &report).await;
+        let text = text_of(&self.root, &report).await;
         let mut shown = document(&report, &head);
         let head = head.unwrap_or_default();
         let text = text.unwrap_or_else(|why| {
@@ -128,7 +129,7 @@ impl Front {
         };
         let mut reports = Vec::new();
         for report in page.iter().take(limit) {
-            reports.push(document(report, &self.head(report).await));
+            reports.push(document(report, &head_of(&self.root, report).await));
         }
         let last = page.get(limit.saturating_sub(1)).filter(|_| page.len() > limit);
         let next = last.map(|last| self.remember(caller, Position::Reports(last.id, session)));
@@ -173,34 +174,34 @@ impl Front {
         };
         found.map_err(|refusal| as_seen_by(scope, refused(&refusal)))
     }
+}
 
-    /// What a report says in short.
-    pub(super) async fn head(&self, report: &machine::Report) -> Read<Head> {
-        match &report.content {
-            Content::Posted { head, .. } => {
-                let bytes = self.bytes_of(&report.session, head).await?;
-                serde_json::from_slice(&bytes).map_err(|error| Lost::from(std::io::Error::from(error)).to_string())
-            }
-            Content::Ended { .. } => Ok(Head { title: "ended without a report".to_owned(), ..Head::default() }),
+/// What a report says in short.
+pub(super) async fn head_of(root: &Path, report: &machine::Report) -> Read<Head> {
+    match &report.content {
+        Content::Posted { head, .. } => {
+            let bytes = bytes_of(root, &report.session, head).await?;
+            serde_json::from_slice(&bytes).map_err(|error| Lost::from(std::io::Error::from(error)).to_string())
         }
+        Content::Ended { .. } => Ok(Head { title: "ended without a report".to_owned(), ..Head::default() }),
     }
+}
 
-    /// All that it says.
-    async fn text(&self, report: &machine::Report) -> Read<String> {
-        match &report.content {
-            Content::Posted { text, .. } => {
-                let bytes = self.bytes_of(&report.session, text).await?;
-                Ok(String::from_utf8_lossy(&bytes).into_owned())
-            }
-            Content::Ended { status, exit } => Ok(ended(*status, exit)),
+/// All that it says.
+pub(super) async fn text_of(root: &Path, report: &machine::Report) -> Read<String> {
+    match &report.content {
+        Content::Posted { text, .. } => {
+            let bytes = bytes_of(root, &report.session, text).await?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
         }
+        Content::Ended { status, exit } => Ok(ended(*status, exit)),
     }
+}
 
-    async fn bytes_of(&self, session: &SessionId, body: &Body) -> Read<Vec<u8>> {
-        let (root, session, body) = (self.root.clone(), session.clone(), body.clone());
-        let read = tokio::task::spawn_blocking(move || bodies::read(&root, &session, &body, REPORT_BYTES_MAX)).await;
-        read.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())
-    }
+async fn bytes_of(root: &Path, session: &SessionId, body: &Body) -> Read<Vec<u8>> {
+    let (root, session, body) = (root.to_owned(), session.clone(), body.clone());
+    let read = tokio::task::spawn_blocking(move || bodies::read(&root, &session, &body, REPORT_BYTES_MAX)).await;
+    read.map_err(|error| error.to_string())?.map_err(|lost| lost.to_string())
 }
 
 /// Head and text of a report that may be posted.
@@ -287,7 +288,7 @@ fn document(report: &machine::Report, head: &Read<Head>) -> wire::Report {
 }
 
 /// The broker's own words of an end: facts, and nothing of the session's.
-pub(super) fn ended(status: Status, exit: &Exit) -> String {
+fn ended(status: Status, exit: &Exit) -> String {
     let how = match exit {
         Exit::Code(code) => format!("exit code {code}"),
         Exit::Signal(name) => format!("signal {name}"),
@@ -299,8 +300,10 @@ pub(super) fn ended(status: Status, exit: &Exit) -> String {
 /// What was sent to a session and is not acknowledged (requirement R56).
 fn unconsumed(state: &State, session: &SessionId) -> Vec<String> {
     let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
-    let open = open.filter(|message| message.state != MessageState::Cancelled);
-    open.take(limits::MESSAGES_AT_ONCE).map(|message| message.id.to_string()).collect()
+    open.filter(|message| message.notice.is_none())
+        .take(limits::MESSAGES_AT_ONCE)
+        .map(|message| message.id.to_string())
+        .collect()
 }
 
 fn report_id(text: &str) -> Result<ReportId, Refusal> {
@@ -315,7 +318,7 @@ fn verdict_of(status: ReportStatus) -> Verdict {
     }
 }
 
-fn status_of(verdict: Verdict) -> ReportStatus {
+pub(super) fn status_of(verdict: Verdict) -> ReportStatus {
     match verdict {
         Verdict::Success => ReportStatus::Success,
         Verdict::Failure => ReportStatus::Failure,

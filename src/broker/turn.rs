@@ -18,8 +18,8 @@ pub use super::told::{Release, Told};
 use super::view::{Head, View};
 use crate::machine::limits::Retention;
 use crate::machine::{
-    Answer, At, Decision, Digest, Effect, Event, Generation, Hand, Input, Observation, OperationId, Outcome, Session,
-    SessionChange, SessionId, State, Time, Word, apply, decide, follow, outstanding, owed,
+    Answer, At, Decision, Digest, Effect, Event, Generation, Hand, Input, Observation, OperationId, Outcome, Scope,
+    Session, SessionChange, SessionId, State, Time, Word, apply, decide, follow, news, outstanding, owed,
 };
 use ostler_ledger::{AppendError, Entry, Ledger, Options, Recovery, Stamp, Storage, SyncError, turns_of};
 use std::collections::{BTreeSet, HashMap};
@@ -247,7 +247,7 @@ impl<S: Storage, T> Turn<S, T> {
                 self.conflicts.truncate(CONFLICTS_KEPT);
             } else {
                 batch.need = batch.need.max(Need::of(&input, self.serving));
-                self.work_through(&mut batch, events, now);
+                self.work_through(&mut batch, events, asked_by(&input), now);
             }
             batch.inputs.push((input, ticket, answer));
             if batch.bytes > BATCH_BYTES {
@@ -292,20 +292,29 @@ impl<S: Storage, T> Turn<S, T> {
         }
     }
 
-    /// Works events, and what follows from them for the messages of their sessions.
-    fn work_through(&mut self, batch: &mut Batch<T>, events: Vec<Event>, now: Time) {
-        let sessions =
-            if self.state.lanes.is_empty() && !has_message(&events) { BTreeSet::new() } else { touched(&events) };
-        self.work(batch, events, now);
-        for session in sessions {
+    /// Works events, and what follows from them: what others are told of them, and what becomes of the messages of all who are concerned.
+    fn work_through(&mut self, batch: &mut Batch<T>, events: Vec<Event>, by: Option<&Scope>, now: Time) {
+        let mut from = batch.events.len();
+        let news = self.work(batch, events, by, now);
+        self.work(batch, news, None, now);
+        if self.state.lanes.is_empty() {
+            return;
+        }
+        let mut concerned = touched(&batch.events[from..]);
+        while let Some(session) = concerned.pop_first() {
+            from = batch.events.len();
             let events = follow(&self.state, now, &session);
-            self.work(batch, events, now);
+            let news = self.work(batch, events, None, now);
+            self.work(batch, news, None, now);
+            concerned.extend(touched(&batch.events[from..]));
         }
     }
 
-    /// Applies events to the working state and adds them to the batch.
-    fn work(&mut self, batch: &mut Batch<T>, events: Vec<Event>, now: Time) {
+    /// Applies events to the working state and adds them to the batch. Gives back what others are to be told of them.
+    fn work(&mut self, batch: &mut Batch<T>, events: Vec<Event>, by: Option<&Scope>, now: Time) -> Vec<Event> {
+        let mut told = Vec::new();
         for event in events {
+            told.extend(news(&self.state, &event, by));
             if let Event::Session { sid, body, .. } = &event
                 && matches!(body, SessionChange::Removed | SessionChange::Forgotten | SessionChange::Aborted)
                 && let Some(session) = self.state.sessions.get(sid)
@@ -320,6 +329,7 @@ impl<S: Storage, T> Turn<S, T> {
             batch.entries.push(entry);
             batch.events.push(event);
         }
+        told
     }
 
     /// Marks the last record of every session that is gone with its files: the ledger may forget its chain. Nothing
@@ -346,7 +356,7 @@ impl<S: Storage, T> Turn<S, T> {
             return Ok(());
         }
         let conflicts = std::mem::take(&mut self.conflicts);
-        self.work(&mut batch, conflicts, now);
+        self.work(&mut batch, conflicts, None, now);
         self.end_chains(&mut batch);
         #[cfg(feature = "testing")]
         if self.planted.reply_before_sync {
@@ -391,6 +401,7 @@ impl<S: Storage, T> Turn<S, T> {
                 | Event::Fence { .. }
                 | Event::Message { .. }
                 | Event::Queue { .. }
+                | Event::Notice { .. }
                 | Event::Beat { .. }
                 | Event::Conflict { .. } => continue,
             };
@@ -460,8 +471,12 @@ impl<S: Storage, T> Turn<S, T> {
     }
 }
 
-fn has_message(events: &[Event]) -> bool {
-    events.iter().any(|event| matches!(event, Event::Accept { body: crate::machine::Plan::Send { .. }, .. }))
+/// Who asked for what follows from an input, if anybody did.
+fn asked_by(input: &Input) -> Option<&Scope> {
+    match input {
+        Input::Request(request) => Some(&request.scope),
+        Input::Observation(_) | Input::Pull { .. } | Input::Beat { .. } | Input::Tick | Input::Generation(_) => None,
+    }
 }
 
 pub(super) fn head_of<S: Storage>(ledger: &Ledger<S>) -> Head {

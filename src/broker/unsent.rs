@@ -109,6 +109,9 @@ fn remedy(what: &str) -> &'static str {
         "mode interrupt" => {
             ". A session has it whose turns are seen: spawn it with --adapter lines --prompt RE. `ostler interrupt` sends the signal alone"
         }
+        "place for a child's words" => {
+            ". Its program would take them for its own input: spawn it with --frame json, or without --adapter lines"
+        }
         _ => "",
     }
 }

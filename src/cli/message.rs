@@ -11,7 +11,7 @@ use crate::rpc::error::ErrorCode;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{
     CancelOutcome, Message, MessageCancelParams, MessageCancelResult, MessageDecision, MessageGetParams,
-    MessageListParams, MessageListResult, MessageResolveParams, MessageResult, MessageState,
+    MessageListParams, MessageListResult, MessageResolveParams, MessageResult,
 };
 
 /// Show, withdraw and settle messages
@@ -141,16 +141,7 @@ fn of_ended(failure: Failure, message: &str) -> Failure {
 
 /// A message's state with its reason, for eyes.
 pub(crate) fn state(message: &Message) -> String {
-    let word = match message.state {
-        MessageState::Queued => "queued",
-        MessageState::Sending => "sending",
-        MessageState::Delivered => "delivered",
-        MessageState::Acknowledged => "acknowledged",
-        MessageState::Cancelled => "cancelled",
-        MessageState::Failed => "failed",
-        MessageState::Expired => "expired",
-        MessageState::Uncertain => "uncertain",
-    };
+    let word = message.state.word();
     match &message.reason {
         Some(reason) => format!("{word} ({})", text::plain(reason)),
         None => word.to_owned(),

@@ -84,6 +84,7 @@ fn applied(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
         Event::Fence { sid, body, .. } => fence(state, sid, body),
         Event::Message { sid, ep, body } => super::apply_mail::message(state, sid, *ep, body, at),
         Event::Queue { sid, body, .. } => super::apply_mail::queue(state, sid, body, at),
+        Event::Notice { sid, body, .. } => super::notice::told(state, sid, body, at),
         Event::Beat { body } => {
             for (id, seen_us) in &body.seen {
                 if let Some(session) = state.sessions.get_mut(id) {

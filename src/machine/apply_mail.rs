@@ -34,7 +34,8 @@ pub(super) fn sent(
         mode: *mode,
         state: MessageState::Queued,
         reason: None,
-        body: body.clone(),
+        body: Some(body.clone()),
+        notice: None,
         requested_us: at.time.wall_us,
         expires_us: *expires_us,
         accepted_us: None,
@@ -144,7 +145,8 @@ impl State {
         self.change_lane(&message.session, |lane| {
             if message.is_open() {
                 lane.open.push(message.id);
-                lane.bytes = lane.bytes.saturating_add(message.body.bytes);
+                lane.bytes = lane.bytes.saturating_add(message.bytes());
+                lane.notices += usize::from(message.notice.is_some());
             } else {
                 lane.receipts.push(message.id);
             }
@@ -173,7 +175,8 @@ impl State {
         if was.is_open() && !is.is_open() {
             self.change_lane(&is.session, |lane| {
                 lane.open.retain(|id| *id != is.id);
-                lane.bytes = lane.bytes.saturating_sub(is.body.bytes);
+                lane.bytes = lane.bytes.saturating_sub(is.bytes());
+                lane.notices -= usize::from(is.notice.is_some()).min(lane.notices);
                 let at = lane.receipts.partition_point(|id| *id < is.id);
                 lane.receipts.insert(at, is.id);
             });

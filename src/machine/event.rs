@@ -4,6 +4,7 @@
 use super::id::{Digest, Key, MessageId, Name, OperationId, Process, ReportId, Scope, SessionId};
 use super::interrupts::Interrupts;
 use super::message::{Adapter, Body, Mode};
+use super::notice::Notice;
 use super::operation::{Actor, Failure, Gained, Kind, Outcome};
 use super::report::Verdict;
 use super::session::{Exit, Fence, Run, Status};
@@ -104,6 +105,15 @@ pub enum Event {
         ep: u32,
         /// How.
         body: QueueChange,
+    },
+    /// The broker tells a session something, as a message whose id is the position of this record.
+    Notice {
+        /// Whom.
+        sid: SessionId,
+        /// Its current episode.
+        ep: u32,
+        /// What.
+        body: Notice,
     },
     /// Last-seen times of sessions: the heartbeat checkpoint. Names no session's chain: it is about all of them.
     Beat {
@@ -246,6 +256,7 @@ impl Plan {
             Self::JoinFor { reason } => Some(reason),
             Self::Spawn { .. }
             | Self::Send { .. }
+            | Self::Report { .. }
             | Self::Launch { .. }
             | Self::Interrupt
             | Self::Remove

@@ -21,6 +21,8 @@ pub struct Lane {
     pub receipts: Vec<MessageId>,
     /// How long the texts of the open ones are, in bytes.
     pub bytes: u64,
+    /// How many of the open ones are notices of the broker's.
+    pub notices: usize,
 }
 
 /// What a status means for the messages that wait.
@@ -134,7 +136,7 @@ impl State {
     /// How many messages wait for a session, and how long their texts are in bytes.
     pub fn waiting(&self, sid: &SessionId) -> (usize, u64) {
         let Some(lane) = self.lanes.get(sid) else { return (0, 0) };
-        queued(self, lane).fold((0, 0), |(count, bytes), message| (count + 1, bytes.saturating_add(message.body.bytes)))
+        queued(self, lane).fold((0, 0), |(count, bytes), message| (count + 1, bytes.saturating_add(message.bytes())))
     }
 
     /// Where a message stands among those that wait for its session: 1 is the next.
@@ -159,8 +161,10 @@ impl State {
             claim(open.iter().all(|message| message.is_open() && message.session == *sid), format!("{sid}: not open"));
             let sending = open.iter().filter(|message| message.state == MessageState::Sending).count();
             claim(sending <= 1, format!("{sid}: {sending} messages are on their way at once"));
-            let bytes = open.iter().fold(0_u64, |bytes, message| bytes.saturating_add(message.body.bytes));
+            let bytes = open.iter().fold(0_u64, |bytes, message| bytes.saturating_add(message.bytes()));
             claim(bytes == lane.bytes, format!("{sid}: {} bytes counted, {bytes} there", lane.bytes));
+            let notices = open.iter().filter(|message| message.notice.is_some()).count();
+            claim(notices == lane.notices, format!("{sid}: {} notices counted, {notices} there", lane.notices));
             let ended = |id: &MessageId| self.messages.get(id).is_some_and(|message| !message.is_open());
             claim(lane.receipts.iter().all(ended), format!("{sid}: a receipt that is open"));
         }

@@ -83,6 +83,10 @@ pub const EXPIRY_LOOK_MS: u64 = 30_000;
 /// Messages that one call acknowledges, or pulls, at the most. Beyond: `invalid_input`.
 pub const MESSAGES_AT_ONCE: usize = 100;
 
+/// Notices that wait for one session at the most, beside its messages; of what comes then it is not told.
+pub const NOTICES: usize = 1_000;
+/// Messages that one notice names at the most; it says how many there are.
+pub const NOTICE_MESSAGES: usize = 16;
 /// Reports of one session that are kept; of more the oldest are forgotten.
 pub const REPORTS: usize = 100;
 /// Longest texts of them together, in bytes; of longer ones the oldest are forgotten, but never the last.

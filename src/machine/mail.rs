@@ -140,13 +140,19 @@ impl Asked<'_> {
         if parcel.mode == Mode::Interrupt && session.status.is_live() && session.proven < self.state.generation {
             return Err(Refusal::Unproven { session: id() });
         }
+        let is_child =
+            session.parent.as_ref().map(|parent| Scope::Session(parent.clone())) != Some(self.request.scope.clone());
+        if session.adapter.is_plain() && self.request.scope != Scope::Owner && is_child {
+            return Err(Refusal::Incapable { what: "place for a child's words" });
+        }
         if session.adapter.is_plain() && parcel.is_long {
             return Err(Refusal::Framing { session: id() });
         }
         if wake {
             self.may_rise(session)?;
         }
-        let (rows, bytes) = self.state.lanes.get(&session.id).map_or((0, 0), |lane| (lane.open.len(), lane.bytes));
+        let (rows, bytes) =
+            self.state.lanes.get(&session.id).map_or((0, 0), |lane| (lane.open.len() - lane.notices, lane.bytes));
         if rows >= limits::QUEUE_MESSAGES || bytes.saturating_add(parcel.bytes) > limits::QUEUE_BYTES {
             return Err(Refusal::QueueFull { session: id(), rows, bytes });
         }

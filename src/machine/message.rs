@@ -14,7 +14,9 @@
 use super::apply::Illegal;
 use super::id::{Digest, Key, MessageId, SessionId};
 use super::interrupts::Interrupts;
+use super::notice::Notice;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Where a message stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -104,6 +106,8 @@ pub enum Sender {
     Owner,
     /// A session: the recipient's parent or child.
     Session(SessionId),
+    /// The broker itself: a notice.
+    Broker,
 }
 
 /// Where a message's text lies: in a file of the session, because it may be long or secret.
@@ -187,7 +191,11 @@ pub struct Message {
     /// Why, where there is something to say.
     pub reason: Option<String>,
     /// Where its text lies.
-    pub body: Body,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<Body>,
+    /// What the broker tells, in the place of a text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub notice: Option<Arc<Notice>>,
     /// When it was sent; wall clock, microseconds.
     pub requested_us: u64,
     /// When it is no longer wanted, if it still waits then; wall clock, microseconds.
@@ -217,6 +225,11 @@ impl Message {
     /// Whether something is still to come: it waits, is on its way, in doubt, or was pulled and not acknowledged.
     pub fn is_open(&self) -> bool {
         self.settled_us.is_none()
+    }
+
+    /// How long its text is, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.body.as_ref().map_or(0, |body| body.bytes)
     }
 
     /// Changes the state, as the record at `seq` has it.

@@ -26,6 +26,7 @@ pub fn recalled(first: (&Event, At), last: (&Event, At, Digest)) -> Option<Opera
         | Event::Fence { .. }
         | Event::Message { .. }
         | Event::Queue { .. }
+        | Event::Notice { .. }
         | Event::Beat { .. }
         | Event::Conflict { .. } => return None,
     };

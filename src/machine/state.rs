@@ -138,6 +138,7 @@ impl State {
             | Event::Fence { .. }
             | Event::Message { .. }
             | Event::Queue { .. }
+            | Event::Notice { .. }
             | Event::Beat { .. }
             | Event::Conflict { .. } => return,
         };

@@ -116,6 +116,7 @@ points! {
     RecordPulled = "record.pulled",
     RecordInterruptSent = "record.interrupt_sent",
     RecordClosed = "record.closed",
+    RecordNotice = "record.notice",
     RecordTurnEnded = "record.turn_ended",
 
     // Files of a session before its start is accepted.

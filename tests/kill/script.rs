@@ -10,7 +10,7 @@ use ostler::host::files::{Document, HOST_JSON, JOURNAL, episode_folder, read_jso
 use ostler::host::wire::HostRecord;
 use serde_json::Value;
 
-use super::run::GOT;
+use super::run::{GOT, MARKS};
 use super::run::Run;
 use crate::support::{OSTLER, Process, Root, SOON, wait_until};
 
@@ -205,10 +205,14 @@ fn mail(run: &mut Run) {
         wait_until(SOON, "it to be read", arrived);
     }
     // Whoever dies while it pulls is followed by the next.
-    let pulls = format!("until {OSTLER} inbox read --wait 20s --json | grep -q msg-; do :; done; exec sleep 1000");
+    let pulls = format!(
+        "{}; until {OSTLER} inbox read --wait 20s --json | grep -q three; do :; done; exec sleep 1000",
+        child(run)
+    );
     if run.spawns_with("spawn-box", "spawn --name box", &pulls).is_some() {
         run.changes("three", "send box three --wait-for delivered");
         run.changes("four", "send box four");
+        wait_until(SOON, "its child to end", || !is_listed(run, "kid") || ended(run, "kid"));
     }
     if run.spawns_with("spawn-deaf", "spawn --name deaf --adapter lines", "exec sleep 1000").is_some() {
         // More than a pipe takes.
@@ -225,13 +229,31 @@ fn mail(run: &mut Run) {
     interrupted(run);
     // A shell that waits for a line ends by it.
     run.asks("interrupt", words("interrupt web"));
-    for (key, name) in [("delete-busy", "busy"), ("delete-deaf", "deaf"), ("delete-box", "box"), ("delete", "web")] {
-        let listed =
-            run.does("list --all")["sessions"].as_array().is_some_and(|all| all.iter().any(|of| of["name"] == name));
-        if listed {
+    let names = [
+        ("delete-kid", "kid"),
+        ("delete-busy", "busy"),
+        ("delete-deaf", "deaf"),
+        ("delete-box", "box"),
+        ("delete", "web"),
+    ];
+    for (key, name) in names {
+        if is_listed(run, name) {
             run.changes(key, &format!("delete {name} --stop"));
         }
     }
+}
+
+/// Inside a session: starts a child, which posts a report and ends, and of which the session is told both.
+fn child(run: &Run) -> String {
+    let marks = run.root.folder().join(MARKS);
+    let post = format!("{OSTLER} report post --key said --status success --title done text");
+    let kid = format!("echo $OSTLER_SESSION $OSTLER_EPISODE >> {}; {post} || {post}", marks.display());
+    let spawn = format!("{OSTLER} spawn --key kid --name kid -- sh -c '{kid}'");
+    format!("{spawn} || {spawn}")
+}
+
+fn is_listed(run: &Run, name: &str) -> bool {
+    run.does("list --all")["sessions"].as_array().is_some_and(|all| all.iter().any(|of| of["name"] == name))
 }
 
 fn ended(run: &Run, name: &str) -> bool {

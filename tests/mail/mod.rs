@@ -8,6 +8,7 @@ mod inbox;
 mod interrupts;
 mod lines;
 mod load;
+mod notices;
 mod order;
 mod post;
 mod reports;

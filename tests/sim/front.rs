@@ -299,7 +299,8 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             prepared: call.made.as_ref().map(|id| PreparedSession { id: id.clone(), spec: Digest([0x5e; 32]) }),
             name: name.clone(),
             labels: labels.clone(),
-            adapter: if intent.spec.lines { Adapter::Lines } else { Adapter::Inbox },
+            // Those that take plain lines are told no notices.
+            adapter: if intent.spec.lines { Adapter::JsonLines } else { Adapter::Inbox },
         },
         Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
         Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms, reason: None },

@@ -165,6 +165,7 @@ fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
     let mut fates: BTreeMap<u64, Fate> = BTreeMap::new();
     let mut waiting: BTreeMap<String, Vec<u64>> = BTreeMap::new();
     let mut stopping: BTreeSet<String> = BTreeSet::new();
+    let mut ends: BTreeSet<String> = BTreeSet::new();
     let whole = history::whole(disk).storage();
     for record in Records::new(&whole) {
         let record = record.map_err(|error| Broken(format!("the ledger cannot be read: {error}")))?;
@@ -177,6 +178,15 @@ fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
             }
             "accept" if body["end"].is_object() => drop(stopping.insert(sid)),
             "session" => drop(stopping.remove(&sid)),
+            // The broker's own word to a session is a message as any other.
+            "notice" => {
+                let ended = &body["ended"];
+                let episode = format!("{} {}", ended["session"], ended["episode"]);
+                let is_first = ended.is_null() || ends.insert(episode);
+                claim(is_first, || format!("mail: {sid} is told twice of {ended}"))?;
+                fates.insert(record.header.seq, Fate::default());
+                waiting.entry(sid).or_default().push(record.header.seq);
+            }
             "message" => {
                 claim(body["change"] != "pulled" || !stopping.contains(&sid), || {
                     format!("mail: {body} while its session is being stopped")

@@ -15,6 +15,7 @@ pub(super) fn words(record: &Value) -> String {
         "fence" => fence(body),
         "message" => mail(body),
         "queue" => format!("what waited was cancelled ({})", spoken(&body["closed"]["reason"])),
+        "notice" => notice(record),
         "generation" => generation(body),
         "beat" => {
             format!("last seen: {}", counted(body["seen"].as_object().map_or(0, serde_json::Map::len), "session"))
@@ -118,6 +119,22 @@ fn mail(body: &Value) -> String {
     };
     let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("{id} {told}{reason}")
+}
+
+/// What the broker tells a session.
+fn notice(record: &Value) -> String {
+    let body = &record["body"];
+    let (kind, detail) =
+        body.as_object().and_then(|one| one.iter().next()).map_or(("?", &Value::Null), |(k, v)| (k, v));
+    let about = text(&detail["session"]);
+    let told = match kind {
+        "ended" => format!("session {about} ended ({}), episode {}", text(&detail["status"]), detail["episode"]),
+        "reported" => format!("session {about} posted {}", text(&detail["report"])),
+        "message" => format!("{} to {about} is {}", text(&detail["message"]), text(&detail["state"])),
+        "queue" => format!("{} messages to {about} are not delivered", detail["count"]),
+        other => other.to_owned(),
+    };
+    format!("msg-{} from the broker to {}: {told}", record["seq"], text(&record["sid"]))
 }
 
 fn operation(record: &Value) -> String {
@@ -321,6 +338,14 @@ mod tests {
         });
         for (record, expected) in [
             (send, "msg-7 from s1 to s2, 5 bytes, mode queue  op-7"),
+            (
+                json!({"t": "notice", "seq": 9, "sid": "s1", "body": {"ended": {"session": "s2", "status": "failed", "episode": 1}}}),
+                "msg-9 from the broker to s1: session s2 ended (failed), episode 1",
+            ),
+            (
+                json!({"t": "notice", "seq": 9, "sid": "s1", "body": {"queue": {"session": "s2", "reason": "r", "count": 3}}}),
+                "msg-9 from the broker to s1: 3 messages to s2 are not delivered",
+            ),
             (
                 json!({"t": "accept", "kind": "message.send", "sid": "s2", "op": "op-7", "body": {"send": {"mode": "interrupt", "body": {"bytes": 1}}}}),
                 "msg-7 from owner to s2, 1 bytes, mode interrupt  op-7",

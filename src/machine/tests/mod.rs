@@ -5,6 +5,7 @@ mod family;
 mod interrupts;
 mod keys;
 mod mail;
+mod notices;
 mod reconcile;
 mod reports;
 mod scripts;
@@ -85,10 +86,16 @@ impl World {
         let decision = decide(&self.state, self.now, seq, &input);
         assert_eq!(decision, decide(&self.state, self.now, seq, &input), "law 2: the same inputs, the same events");
         let before = self.state.clone();
-        let events = self.apply_all(decision.events.clone());
+        let by = match &input {
+            Input::Request(request) => Some(request.scope.clone()),
+            Input::Observation(_) | Input::Pull { .. } | Input::Beat { .. } | Input::Tick | Input::Generation(_) => {
+                None
+            }
+        };
+        let events = self.apply_all(decision.events.clone(), by.as_ref());
         self.state.revert(&self.view);
         assert_eq!(self.state, before, "a failed write undoes the turn");
-        let decision = Decision { events: self.apply_all(decision.events), answer: decision.answer };
+        let decision = Decision { events: self.apply_all(decision.events, by.as_ref()), answer: decision.answer };
         assert_eq!(decision.events, events, "law 2: the same state, the same that follows");
         if !decision.events.is_empty() {
             self.state.close(self.now);
@@ -140,23 +147,36 @@ impl World {
     }
 
     /// As a turn works them: what they mean for the messages of their sessions follows them.
-    fn apply_all(&mut self, mut events: Vec<Event>) -> Vec<Event> {
-        let sessions = touched(&events);
-        let mut seq = self.next_seq();
-        let mut apply_some = |state: &mut State, events: &[Event]| {
-            for event in events {
-                apply(state, event, At { seq, time: self.now }).unwrap();
-                seq += 1;
-            }
-        };
-        apply_some(&mut self.state, &events);
-        for session in sessions {
-            let following = follow(&self.state, self.now, &session);
-            apply_some(&mut self.state, &following);
-            events.extend(following);
+    fn apply_all(&mut self, events: Vec<Event>, by: Option<&Scope>) -> Vec<Event> {
+        let mut all = Vec::new();
+        self.work(&mut all, events, by);
+        let mut concerned = touched(&all);
+        while let Some(session) = concerned.pop_first() {
+            let (from, following) = (all.len(), follow(&self.state, self.now, &session));
+            self.work(&mut all, following, None);
+            concerned.extend(touched(&all[from..]));
             assert_eq!(follow(&self.state, self.now, &session), [], "nothing is left to follow");
         }
-        events
+        all
+    }
+
+    /// Applies events, and what others are told of them.
+    fn work(&mut self, all: &mut Vec<Event>, events: Vec<Event>, by: Option<&Scope>) {
+        let mut told = Vec::new();
+        for event in events {
+            told.extend(news(&self.state, &event, by));
+            self.apply_one(all, event);
+        }
+        for event in told {
+            assert_eq!(news(&self.state, &event, by), [], "notices beget no notices");
+            self.apply_one(all, event);
+        }
+    }
+
+    fn apply_one(&mut self, all: &mut Vec<Event>, event: Event) {
+        let seq = self.next_seq() + u64::try_from(all.len()).unwrap();
+        apply(&mut self.state, &event, At { seq, time: self.now }).unwrap();
+        all.push(event);
     }
 
     pub(super) fn ask(&mut self, key: &str, digest: u8, action: Action) -> String {
@@ -286,7 +306,8 @@ fn touched(events: &[Event]) -> BTreeSet<SessionId> {
         | Event::Session { sid, .. }
         | Event::Fence { sid, .. }
         | Event::Message { sid, .. }
-        | Event::Queue { sid, .. } => Some(sid.clone()),
+        | Event::Queue { sid, .. }
+        | Event::Notice { sid, .. } => Some(sid.clone()),
         Event::Generation { .. } | Event::Beat { .. } | Event::Conflict { .. } | Event::Operator { .. } => None,
     };
     events.iter().filter_map(of).collect()
@@ -366,6 +387,15 @@ fn line(event: &Event) -> String {
             }
         }
         Event::Queue { body: QueueChange::Closed { reason }, .. } => format!("queue closed ({reason})"),
+        Event::Notice { sid, body, .. } => {
+            let what = match body {
+                Notice::Ended { session, episode, status, .. } => format!("{session}/{episode} {}", status.word()),
+                Notice::Reported { report, .. } => report.to_string(),
+                Notice::Message { message, state, .. } => format!("{message} {}", state.word()),
+                Notice::Queue { session, reason, count, .. } => format!("{count} for {session} {reason}"),
+            };
+            format!("notice to {sid} ({what})")
+        }
         Event::Beat { body } => format!("beat of {}", body.seen.len()),
         Event::Conflict { .. } => "conflict".to_owned(),
         Event::Operator { body, .. } => format!("operator {} {}", body.operation, body.outcome.word()),

@@ -46,7 +46,9 @@ fn a_session_posts_and_amends_the_last_of_a_line_and_nothing_else() {
     let first = world.next_seq();
     assert_eq!(
         world.posts(B, post(1, None)),
-        format!("accept op-{first} report.post report, finish op-{first} succeeded, => op-{first}")
+        format!(
+            "accept op-{first} report.post report, finish op-{first} succeeded, notice to {A} (rep-{first}), => op-{first}"
+        )
     );
     let second = world.next_seq();
     world.posts(B, post(1, Some(first)));
@@ -73,11 +75,13 @@ fn of_two_amendments_one_wins() {
 fn the_oldest_of_too_many_and_of_too_long_ones_are_forgotten() {
     let mut world = family();
     let first = world.next_seq();
-    for _ in 0..=limits::REPORTS {
+    world.posts(B, post(1, None));
+    let second = world.next_seq();
+    for _ in 0..limits::REPORTS {
         world.posts(B, post(1, None));
     }
     let kept: Vec<_> = world.state.reports_of(&sid(B)).map(|report| report.id.0).collect();
-    assert_eq!((kept.len(), kept[0]), (limits::REPORTS, first + 2));
+    assert_eq!((kept.len(), kept[0]), (limits::REPORTS, second));
     world.posts(B, post(limits::REPORTS_BYTES - 10, None));
     assert_eq!(world.state.reports_of(&sid(B)).count(), 1, "the last one stays, and fills it");
     world.posts(B, post(limits::REPORTS_BYTES + 1, None));

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Operation, Stop, Timestamp};
+use super::{Key, Notice, Operation, Origin, Stop, Timestamp};
 
 /// Longest text of a message, in bytes.
 pub const MESSAGE_BYTES_MAX: u64 = 256 * 1024;
@@ -15,7 +15,7 @@ pub struct Message {
     pub id: String,
     /// The session that it is for.
     pub session_id: String,
-    /// Who sent it: `owner`, or a session's id; the broker's word.
+    /// Who sent it: `owner`, a session's id, or `broker` for a notice; the broker's word.
     pub from: String,
     /// Where in the queue it goes.
     pub mode: MessageMode,
@@ -72,6 +72,22 @@ pub enum MessageState {
     Expired,
     /// It may have been delivered; nobody can tell.
     Uncertain,
+}
+
+impl MessageState {
+    /// The word on the wire.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Sending => "sending",
+            Self::Delivered => "delivered",
+            Self::Acknowledged => "acknowledged",
+            Self::Cancelled => "cancelled",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Uncertain => "uncertain",
+        }
+    }
 }
 
 /// Parameters of `message.send`.
@@ -276,13 +292,17 @@ pub struct InboxReadResult {
 }
 
 /// A message with its text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Letter {
     /// The message.
     #[serde(flatten)]
     pub message: Message,
-    /// Its text.
+    /// Who it is from, as seen from here.
+    pub origin: Origin,
+    /// Its text; of a notice, a sentence of the broker's.
     pub text: String,
+    /// What the broker tells, if it is a notice.
+    pub notice: Option<Notice>,
     /// Why there is no text, if it was lost.
     pub lost: Option<String>,
 }

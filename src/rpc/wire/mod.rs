@@ -17,6 +17,7 @@ mod hello;
 mod key;
 mod ledger;
 mod message;
+mod notice;
 mod operation;
 mod output;
 mod report;
@@ -44,6 +45,7 @@ pub use message::{
     MessageListParams, MessageListResult, MessageMode, MessageResolveParams, MessageResult, MessageSendParams,
     MessageSendResult, MessageState, Patience,
 };
+pub use notice::{Envelope, Notice, NoticeKind, Origin, REPORT_ENVELOPE_BYTES_MAX};
 pub use operation::{
     Operation, OperationGetParams, OperationGetResult, OperationListParams, OperationListResult,
     OperationResolveParams, OperationResolveResult, OperationState, Resolution,
