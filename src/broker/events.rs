@@ -106,7 +106,7 @@ impl Front {
                 Scope::Owner => None,
                 Scope::Session(id) => state.sessions.get(id).map(|session| session.created_seq),
             };
-            let sessions = self.meant(&scope, &state, &params.sessions)?;
+            let sessions = self.sessions_named(&scope, &state, &params.sessions)?;
             (Sight::of(&scope, &state), sessions, born, self.view.head().seq)
         };
         let after = params.after.unwrap_or(head);
@@ -129,7 +129,12 @@ impl Front {
     }
 
     /// The sessions that are named.
-    fn meant(&self, scope: &Scope, state: &machine::State, given: &[String]) -> Result<BTreeSet<String>, WireError> {
+    fn sessions_named(
+        &self,
+        scope: &Scope,
+        state: &machine::State,
+        given: &[String],
+    ) -> Result<BTreeSet<String>, WireError> {
         if given.len() > NAMED_MAX {
             return Err(too_many("sessions"));
         }

@@ -73,6 +73,8 @@ impl Kin {
             self.children.remove(&about);
         }
         match is_kin {
+            // What the broker tells a child may be about children of that one.
+            true if header.t == "notice" && about != self.own => Seen::No,
             true => Seen::Yes,
             false if Some(&about) == self.parent.as_ref() => self.of_parent(record),
             false => Seen::No,
@@ -101,6 +103,7 @@ impl Kin {
             | Event::Fence { .. }
             | Event::Beat { .. }
             | Event::Conflict { .. }
+            | Event::Notice { .. }
             | Event::Operator { .. } => Seen::No,
         }
     }

@@ -121,7 +121,8 @@ fn seen_by(session: &Value, parent: &Value, children: &[&Value], records: &[Valu
         let about = &record["sid"];
         let is_asked = record["op"].as_str().is_some_and(|op| asked.contains(op))
             || of_message(record).is_some_and(|op| asked.contains(op.as_str()));
-        about == session || children.contains(&about) || about == parent && (is_asked || record["t"] == "queue")
+        let is_child = children.contains(&about) && record["t"] != "notice";
+        about == session || is_child || about == parent && (is_asked || record["t"] == "queue")
     };
     records.iter().filter(is_seen).cloned().collect()
 }
