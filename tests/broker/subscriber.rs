@@ -144,6 +144,12 @@ pub(crate) fn records(root: &Root) -> Vec<Value> {
     records.filter(|record| !NO_EVENT.contains(&text(&record["t"]))).collect()
 }
 
+/// The same, up to the last of these events. A beat may have come since.
+pub(crate) fn records_up_to(root: &Root, events: &[Value]) -> Vec<Value> {
+    let last = events.last().expect("there are some")["seq"].as_u64();
+    records(root).into_iter().filter(|record| record["seq"].as_u64() <= last).collect()
+}
+
 /// The records of events.
 pub(crate) fn told(events: &[Value]) -> Vec<Value> {
     events.iter().map(|event| event["record"].clone()).collect()
