@@ -10,8 +10,8 @@ use ostler::host::files::{Document, HOST_JSON, JOURNAL, episode_folder, read_jso
 use ostler::host::wire::HostRecord;
 use serde_json::Value;
 
-use super::run::{GOT, MARKS};
 use super::run::Run;
+use super::run::{GOT, MARKS};
 use crate::support::{OSTLER, Process, Root, SOON, wait_until};
 
 /// A life of a root.
