@@ -2,8 +2,8 @@
 
 use crate::machine::limits::Retention;
 use crate::machine::{
-    Action, Effect, Event, Evidence, Exit, Input, Key, Kind, Known, Lock, Marks, Observation, Operation, Outcome, Plan,
-    Recalled, Request, State, Status, Trace, Word,
+    Action, Carried, Effect, Event, Evidence, Exit, Input, Key, Kind, Known, Lock, Marks, MessageState, Observation,
+    Operation, Outcome, Plan, Recalled, Request, State, Status, Trace, Word,
 };
 use crate::os::environment::Environment;
 use ostler_ledger::Options;
@@ -63,6 +63,8 @@ pub struct Planted {
     pub revive_deleted: bool,
     /// That a host's connection ended is taken for the end of its command, with code 0 (breaks laws 7 and 11).
     pub exit_at_end_of_file: bool,
+    /// A second path recovers messages: once a host is adopted, what was on its way there goes back to the queue (requirement R18).
+    pub recover_beside: bool,
     /// Word of any attempt of a message counts for the one that is under way (requirement R9).
     pub ignore_tokens: bool,
 }
@@ -160,6 +162,15 @@ impl Planted {
             } else if self.exit_at_end_of_file {
                 observation.word = Word::Exited { run: None, exit: Exit::Code(0), at_us: 0, survivors: Vec::new() };
             }
+        }
+        let under_way = || {
+            let lane = state.lanes.get(&observation.session)?;
+            let mut open = lane.open.iter().filter_map(|id| state.messages.get(id));
+            open.find(|message| message.state == MessageState::Sending)
+        };
+        if let (Word::Adopted(_), true, Some(message)) = (&observation.word, self.recover_beside, under_way()) {
+            let (message, attempt) = (message.id, message.attempt);
+            observation.word = Word::Mail { message, attempt, carried: Carried::NotTaken };
         }
         if let (Word::Mail { message, attempt, .. }, true) = (&mut observation.word, self.ignore_tokens) {
             *attempt = state.messages.get(message).map_or(*attempt, |of| of.attempt);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Name and version of the fold: the number changes with the stored form, the rest with what records may mean.
-pub const FOLD: &str = concat!("ostler-state-6/", env!("CARGO_PKG_VERSION"));
+pub const FOLD: &str = concat!("ostler-state-7/", env!("CARGO_PKG_VERSION"));
 
 /// A state, and what goes with it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -92,3 +92,8 @@ fn a_state_that_is_stated_again_out_of_date_is_caught() {
 fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
     check(Bugs { accept_half_turn: true, ..Bugs::default() }, "half a turn");
 }
+
+#[test]
+fn a_second_path_that_recovers_messages_is_caught() {
+    check(turn(Planted { recover_beside: true, ..Planted::default() }), "times: ");
+}
