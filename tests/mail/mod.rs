@@ -12,6 +12,7 @@ mod notices;
 mod order;
 mod post;
 mod reports;
+mod rights;
 mod stops;
 mod turns;
 mod words;
