@@ -63,7 +63,7 @@ pub enum Lost {
     #[error("its text cannot be read: {0}")]
     Unreadable(#[from] io::Error),
     /// What stands there is not what was recorded.
-    #[error("its text is damaged: it does not match the digest in the ledger")]
+    #[error("it is damaged: it does not match the digest in the ledger")]
     Damaged,
 }
 

@@ -33,9 +33,9 @@ pub(super) struct Said {
 /// # Errors
 /// Why its text is lost.
 pub(super) async fn said(view: &View, root: &Path, message: &Message) -> Result<Said, String> {
-    if let Some(notice) = &message.notice {
-        let notice = notices::notice(view, root, notice).await;
-        return Ok(Said { text: notices::sentence(&notice), notice: Some(notice) });
+    if let Some(of) = &message.notice {
+        let notice = notices::notice(view, root, of).await;
+        return Ok(Said { text: notices::sentence(of, &notice), notice: Some(notice) });
     }
     let body = message.body.clone().ok_or_else(|| "it has none".to_owned())?;
     let (root, session) = (root.to_owned(), message.session.clone());

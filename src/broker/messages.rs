@@ -154,7 +154,7 @@ impl Front {
         let stored = stored.await.map_err(|error| WireError::new(ErrorCode::Internal, error.to_string()))?;
         stored.map_err(|error| {
             let code = crate::rpc::convert::storage_code(&error.source);
-            WireError::new(code, format!("the text could not be written down: {error}; nothing was sent"))
+            WireError::new(code, format!("the text could not be written down: {error}; nothing was done"))
         })
     }
 
@@ -233,7 +233,10 @@ impl Front {
         let (before, session) = match &params.cursor {
             None => (None, self.addressee(scope, &state, &params.session)?),
             Some(cursor) => match self.position(caller, cursor)? {
-                Position::Messages(before, session) => (Some(before), session),
+                Position::Messages(before, session) if self.addressee(scope, &state, &params.session)? == session => {
+                    (Some(before), session)
+                }
+                Position::Messages(..) => return Err(other_list()),
                 Position::Sessions(..) | Position::Operations(..) | Position::Reports(..) => return Err(other_list()),
             },
         };

@@ -9,6 +9,9 @@ use crate::rpc::wire::{Envelope, Exit, Notice, NoticeKind, REPORT_ENVELOPE_BYTES
 use std::path::Path;
 use std::sync::Arc;
 
+/// So much an envelope says of why something of it is lost, in bytes of JSON.
+const LOST_BYTES: usize = 200;
+
 /// A notice's document, with what there is of the report that it speaks of.
 pub(super) async fn notice(view: &View, root: &Path, of: &machine::Notice) -> Notice {
     let report = report_of(view, of);
@@ -30,7 +33,7 @@ pub(super) async fn notice(view: &View, root: &Path, of: &machine::Notice) -> No
         reason: None,
     };
     match of {
-        machine::Notice::Ended { session, name, episode, status, exit } => Notice {
+        machine::Notice::Ended { session, name, episode, status, exit, .. } => Notice {
             name: name.as_ref().map(ToString::to_string),
             episode: Some(*episode),
             status: Some(render::status(*status)),
@@ -55,26 +58,29 @@ pub(super) async fn notice(view: &View, root: &Path, of: &machine::Notice) -> No
     }
 }
 
-/// The report that a notice speaks of, while it is kept: the one that was posted, or the last one of the episode that ended.
+/// The report that a notice speaks of, while it is kept: the one that was posted, or what the broker says in the place of one.
 fn report_of(view: &View, of: &machine::Notice) -> Option<Arc<Report>> {
     let state = view.read();
     match of {
-        machine::Notice::Ended { session, episode, .. } => {
-            state.reports_of(session).rfind(|report| report.episode == *episode).cloned()
+        machine::Notice::Ended { report: Some(report), .. } | machine::Notice::Reported { report, .. } => {
+            state.reports.get(report).cloned()
         }
-        machine::Notice::Reported { report, .. } => state.reports.get(report).cloned(),
+        machine::Notice::Ended { session, episode, .. } => {
+            let of_broker = |report: &&Arc<Report>| matches!(report.content, Content::Ended { .. });
+            state.reports_of(session).filter(of_broker).find(|report| report.episode == *episode).cloned()
+        }
         machine::Notice::Message { .. } | machine::Notice::Queue { .. } => None,
     }
 }
 
 async fn envelope(root: &Path, report: &Report) -> Envelope {
-    let head = head_of(root, report).await.unwrap_or_default();
-    let text = text_of(root, report).await.unwrap_or_default();
-    filled(report, &head, &text)
+    let (head, text) = (head_of(root, report).await, text_of(root, report).await);
+    let lost = head.as_ref().err().or(text.as_ref().err()).cloned();
+    filled(report, &head.unwrap_or_default(), &text.unwrap_or_default(), lost)
 }
 
 /// Title, abstract and text, each as far as there is room for it.
-fn filled(report: &Report, head: &Head, text: &str) -> Envelope {
+fn filled(report: &Report, head: &Head, text: &str, lost: Option<String>) -> Envelope {
     let (origin, bytes) = match &report.content {
         Content::Posted { text, .. } => (ReportOrigin::Session, text.bytes),
         Content::Ended { .. } => (ReportOrigin::Broker, u64::try_from(text.len()).unwrap_or(u64::MAX)),
@@ -90,6 +96,7 @@ fn filled(report: &Report, head: &Head, text: &str) -> Envelope {
         text: String::new(),
         bytes,
         complete: false,
+        lost: lost.map(|why| fitting(&why, LOST_BYTES).to_owned()),
     };
     // A title that has room always has it all: it is the shortest of them.
     envelope.title = fitting(&head.title, room(&envelope)).to_owned();
@@ -97,7 +104,8 @@ fn filled(report: &Report, head: &Head, text: &str) -> Envelope {
         envelope.r#abstract = Some(fitting(whole, room(&envelope)).to_owned());
     }
     envelope.text = fitting(text, room(&envelope)).to_owned();
-    envelope.complete = envelope.text.len() == text.len() && envelope.r#abstract == head.r#abstract;
+    let is_whole = envelope.text.len() == text.len() && envelope.r#abstract == head.r#abstract;
+    envelope.complete = is_whole && envelope.lost.is_none();
     envelope
 }
 
@@ -120,25 +128,25 @@ fn fitting(text: &str, room: usize) -> &str {
 }
 
 /// What a notice says, in one sentence of the broker's.
-pub(super) fn sentence(of: &Notice) -> String {
+pub(super) fn sentence(notice: &machine::Notice, of: &Notice) -> String {
     let session = match &of.name {
         Some(name) => format!("session {} ({name})", of.session_id),
         None => format!("session {}", of.session_id),
     };
     let reason = of.reason.as_deref().unwrap_or("no reason is recorded");
-    match (of.kind, &of.report) {
-        (NoticeKind::Ended, Some(report)) if report.origin == ReportOrigin::Session => {
-            format!("{session} ended ({}); its last report is {}", how(of), report.id)
+    let kept = if of.report.is_some() { "" } else { ", which is no longer kept" };
+    match notice {
+        machine::Notice::Ended { report: Some(report), .. } => {
+            format!("{session} ended ({}); its last report is {report}{kept}", how(of))
         }
-        (NoticeKind::Ended, _) => format!("{session} ended ({}) and left no report", how(of)),
-        (NoticeKind::Reported, Some(report)) => format!("{session} posted report {}", report.id),
-        (NoticeKind::Reported, None) => format!("{session} posted a report that is no longer kept"),
-        (NoticeKind::Message, _) => {
+        machine::Notice::Ended { report: None, .. } => format!("{session} ended ({}) and left no report", how(of)),
+        machine::Notice::Reported { report, .. } => format!("{session} posted report {report}{kept}"),
+        machine::Notice::Message { .. } => {
             let state = of.state.map_or("unknown", |state| state.word());
             let reason = of.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             format!("your message {} to {session} is {state}{reason}", of.messages.concat())
         }
-        (NoticeKind::Queue, _) => {
+        machine::Notice::Queue { .. } => {
             format!("{} of your messages to {session} will not be delivered: {reason}", of.count)
         }
     }
@@ -180,15 +188,16 @@ mod tests {
                 let repeated = |bytes: usize| piece.repeat(bytes / piece.len());
                 let head = Head { title: repeated(title), r#abstract: Some(repeated(of_abstract)), ..Head::default() };
                 let text = repeated(text);
-                let envelope = filled(&report(), &head, &text);
+                let lost = (text.len() == 3_000).then(|| repeated(1_000));
+                let envelope = filled(&report(), &head, &text, lost.clone());
                 let json = serde_json::to_string(&envelope).unwrap();
                 assert!(json.len() <= REPORT_ENVELOPE_BYTES_MAX, "{} bytes of {piece:?}", json.len());
                 assert!(text.starts_with(&envelope.text));
                 let is_whole = envelope.text == text && envelope.r#abstract == head.r#abstract;
-                assert_eq!(envelope.complete, is_whole, "{piece:?}");
+                assert_eq!(envelope.complete, is_whole && lost.is_none(), "{piece:?}");
             }
         }
-        let short = filled(&report(), &Head { title: "t".to_owned(), ..Head::default() }, "all of it");
+        let short = filled(&report(), &Head { title: "t".to_owned(), ..Head::default() }, "all of it", None);
         assert!(short.complete && short.untrusted && short.text == "all of it");
     }
 }

@@ -71,7 +71,7 @@ impl Front {
         let (report, unconsumed) = {
             let state = self.view.read();
             let report = state.reports.get(&id).cloned();
-            let unconsumed = report.as_ref().map(|report| unconsumed(&state, &report.session)).unwrap_or_default();
+            let unconsumed = report.as_ref().map(|report| unconsumed(&state, report)).unwrap_or_default();
             (report, unconsumed)
         };
         let Some(report) = report else {
@@ -98,12 +98,15 @@ impl Front {
         let text = text_of(&self.root, &report).await;
         let mut shown = document(&report, &head);
         let head = head.unwrap_or_default();
-        let text = text.unwrap_or_else(|why| {
-            shown.lost.get_or_insert(why);
-            String::new()
-        });
         let offset = params.offset.unwrap_or(0);
-        let (body, next) = page(&text, offset, most)?;
+        let (body, next) = match &text {
+            Ok(text) => page(text, offset, most)?,
+            // Of what is lost no offset is right or wrong.
+            Err(why) => {
+                shown.lost.get_or_insert_with(|| why.clone());
+                ("", None)
+            }
+        };
         let body = body.to_owned();
         let Head { artifacts, findings, validation, recommendation, .. } = head;
         let result =
@@ -118,7 +121,10 @@ impl Front {
         let (before, session) = match &params.cursor {
             None => (None, self.author(scope, &params.session)?),
             Some(cursor) => match self.position(caller, cursor)? {
-                Position::Reports(before, session) => (Some(before), session),
+                Position::Reports(before, session) if self.author(scope, &params.session)? == session => {
+                    (Some(before), session)
+                }
+                Position::Reports(..) => return Err(other_list()),
                 Position::Sessions(..) | Position::Operations(..) | Position::Messages(..) => return Err(other_list()),
             },
         };
@@ -297,13 +303,15 @@ fn ended(status: Status, exit: &Exit) -> String {
     format!("The session ended ({}, {how}) and had posted no report in this episode.", status.word())
 }
 
-/// What was sent to a session and is not acknowledged (requirement R56).
-fn unconsumed(state: &State, session: &SessionId) -> Vec<String> {
-    let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
-    open.filter(|message| message.notice.is_none())
-        .take(limits::MESSAGES_AT_ONCE)
-        .map(|message| message.id.to_string())
-        .collect()
+/// What had been sent to a session and was not acknowledged when it posted this report (requirement R56): whoever asks again is told the same.
+fn unconsumed(state: &State, report: &machine::Report) -> Vec<String> {
+    let Some(lane) = state.lanes.get(&report.session) else { return Vec::new() };
+    let mut ids: Vec<_> = lane.open.iter().chain(&lane.receipts).filter(|id| id.0 < report.id.0).collect();
+    ids.sort_unstable();
+    let of_then = ids.into_iter().filter_map(|id| state.messages.get(id));
+    let of_then = of_then.filter(|message| message.is_open() || message.seq > report.id.0);
+    let of_then = of_then.filter(|message| message.notice.is_none());
+    of_then.take(limits::MESSAGES_AT_ONCE).map(|message| message.id.to_string()).collect()
 }
 
 fn report_id(text: &str) -> Result<ReportId, Refusal> {

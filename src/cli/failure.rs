@@ -151,7 +151,7 @@ impl Report {
                 "the same command as the owner, outside of the session".to_owned()
             }
             ErrorCode::Denied if self.reason() == "session_only" => {
-                "the same command inside the session; as the owner: ostler message list SESSION".to_owned()
+                "the same command inside the session; as the owner: ostler message list SESSION, ostler report list SESSION".to_owned()
             }
             ErrorCode::Denied if self.reason() == "itself" => {
                 "end the command itself, or the same command as the owner, outside of the session".to_owned()

@@ -135,7 +135,7 @@ pub(crate) fn text_of(given: String, attempt: &str, most: u64) -> Result<String,
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
     }
-    String::from_utf8(bytes).map_err(|_| invalid("the text is not UTF-8; nothing was sent".to_owned()))
+    String::from_utf8(bytes).map_err(|_| invalid("the text is not UTF-8; nothing was done".to_owned()))
 }
 
 /// The connection ended between question and answer.

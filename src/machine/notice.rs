@@ -41,6 +41,9 @@ pub enum Notice {
         status: Status,
         /// How it ended.
         exit: Exit,
+        /// The last report that it posted in that episode, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        report: Option<ReportId>,
     },
     /// A child posted a report.
     Reported {
@@ -133,7 +136,9 @@ fn ended(state: &State, session: &Session, status: Status, exit: &Exit) -> Optio
     let asked = session.stops.iter().chain(&session.deletes).filter_map(|id| state.operations.get(id));
     let is_by_parent = asked.into_iter().any(|operation| operation.scope == Scope::Session(parent.clone()));
     let (id, name, episode, exit) = (session.id.clone(), session.name.clone(), session.episode, exit.clone());
-    let notice = || Notice::Ended { session: id, name, episode, status, exit };
+    let mut posted = state.reports_of(&session.id).filter(|report| report.episode == episode);
+    let report = posted.next_back().map(|report| report.id);
+    let notice = || Notice::Ended { session: id, name, episode, status, exit, report };
     if is_by_parent { None } else { to(state, parent, notice()) }
 }
 

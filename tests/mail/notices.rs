@@ -57,6 +57,11 @@ fn a_parent_is_told_of_the_end_of_its_child_once_and_of_its_report() {
     within(&root, &parent, &["resume", text(&worker)]).exits(0);
     within(&root, &parent, &["stop", text(&worker)]).exits(0);
     assert_eq!(notices(&root, &parent).len(), 2);
+    // What it was told stays so when the report is gone.
+    root.ostler(["delete", text(&worker)]).exits(0);
+    let page = within(&root, &parent, &["inbox", "read"]).exits(0).json();
+    let said: Vec<&str> = page["messages"].as_array().expect("a page").iter().map(|of| text(&of["text"])).collect();
+    assert!(said.iter().all(|text| text.contains("rep-") && text.contains("no longer kept")), "{said:?}");
     // Read and acknowledged as any message.
     let page = within(&root, &parent, &["inbox", "read"]).exits(0).json();
     let ids: Vec<&str> = page["messages"].as_array().unwrap().iter().map(|of| text(&of["id"])).collect();

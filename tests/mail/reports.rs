@@ -39,10 +39,12 @@ fn what_a_session_reports_is_what_its_parent_reads() {
         (&child, &json!("session"), &json!("success"))
     );
     assert_eq!(posted["unconsumed"].as_array().unwrap().len(), 1, "it may not know what it was told last");
-    // The same key posts nothing twice, also after a kill of the broker.
+    // The same key posts nothing twice and tells the same, also after a kill of the broker.
+    root.json(["send", text(&child), "and one after it"]);
     root.kill_broker();
     let again = within(&root, &child, &arguments, format!("{body}\n").as_bytes()).exits(0).json();
     assert_eq!((&again["report"], &again["operation"]["replayed"]), (report, &json!(true)));
+    assert_eq!(again["unconsumed"], posted["unconsumed"]);
     for reader in ["owner", "parent"] {
         let read = |offset: &str| {
             let page = ["report", "read", text(&report["id"]), "--offset", offset, "--max-bytes", "9999"];
@@ -120,12 +122,18 @@ fn an_amendment_takes_the_place_of_the_last_of_its_line() {
     let read = root.json(["report", "read", text(&first)]);
     assert_eq!((&read["report"]["superseded_by"], &read["body"]), (&second, &json!("one")));
     assert_eq!(root.json(["report", "read", text(&child)])["report"]["supersedes"], first);
+    // Where a list of one session goes on is not where another's does.
+    let page = root.json(["report", "list", "child", "--limit", "1"]);
+    let elsewhere = root.ostler(["--json", "report", "list", "parent", "--cursor", text(&page["next"])]).exits(2);
+    assert_eq!(elsewhere.error_code(), "invalid_input");
+    let rest = root.json(["report", "list", "child", "--cursor", text(&page["next"])]);
+    assert_eq!(rest["reports"][0]["id"], first);
 }
 
 #[test]
 fn a_report_that_was_damaged_is_told_as_lost() {
     let root = Root::new();
-    let (_, child) = family(&root);
+    let (parent, child) = family(&root);
     let post = |body: &str| within(&root, &child, &[&POST[..], &[body]].concat(), b"").exits(0).json();
     post("the text");
     let path = root.path().join("sessions").join(text(&child)).join("bodies-1");
@@ -137,6 +145,11 @@ fn a_report_that_was_damaged_is_told_as_lost() {
     let read = root.json(["report", "read", text(&child)]);
     assert_eq!((&read["report"]["title"], &read["body"]), (&json!("it is done"), &json!("")));
     assert!(text(&read["report"]["lost"]).contains("damaged"), "{read}");
+    let behind = root.json(["report", "read", text(&child), "--offset", "3"]);
+    assert_eq!(behind["report"]["lost"], read["report"]["lost"], "where a reader goes on");
+    let told = within(&root, &parent, &["inbox", "read"], b"").exits(0).json();
+    let envelope = &told["messages"][0]["notice"]["report"];
+    assert_eq!((&envelope["complete"], &envelope["lost"]), (&json!(false), &read["report"]["lost"]));
 }
 
 #[test]

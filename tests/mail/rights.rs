@@ -52,9 +52,10 @@ fn methods() -> Vec<(Method, Value)> {
 
 fn ask(client: &mut Client, method: Method, more: &Value, session: &str) -> Result<Value, WireError> {
     let mut params = more.clone();
-    match method {
-        Method::EventsSubscribe => params["sessions"] = json!([session]),
-        _ => params["session"] = json!(session),
+    if method == Method::EventsSubscribe {
+        params["sessions"] = json!([session]);
+    } else {
+        params["session"] = json!(session);
     }
     if method.class() == ostler::rpc::method::Class::Mutates {
         params["key"] = json!(client.new_key());

@@ -86,4 +86,6 @@ pub struct Envelope {
     pub bytes: u64,
     /// Whether abstract and text are whole here.
     pub complete: bool,
+    /// Why something of it is not there, if it was lost.
+    pub lost: Option<String>,
 }
