@@ -67,6 +67,10 @@ pub struct Planted {
     pub recover_beside: bool,
     /// Word of any attempt of a message counts for the one that is under way (requirement R9).
     pub ignore_tokens: bool,
+    /// A session turn that runs on while a new broker dials is taken for over, so that the next message comes into it.
+    pub cut_turns: bool,
+    /// A message that interrupts has its signal sent in any session turn, not only in the one that it names (requirement R27).
+    pub interrupt_any_turn: bool,
 }
 
 impl Planted {
@@ -78,6 +82,9 @@ impl Planted {
                     Some((Status::Starting, deadline_boot_us)) => Effect::Launch { session, episode, deadline_boot_us },
                     Some(_) | None => Effect::Judge { session, episode },
                 }
+            }
+            Effect::Interrupt { session, episode, operation, turn: _ } if self.interrupt_any_turn => {
+                Effect::Interrupt { session, episode, operation, turn: None }
             }
             Effect::Judge { .. }
             | Effect::Launch { .. }
@@ -174,6 +181,9 @@ impl Planted {
         }
         if let (Word::Mail { message, attempt, .. }, true) = (&mut observation.word, self.ignore_tokens) {
             *attempt = state.messages.get(message).map_or(*attempt, |of| of.attempt);
+        }
+        if let (Word::Turn { runs, .. }, true) = (&mut observation.word, self.cut_turns) {
+            *runs = false;
         }
         let another = state.sessions.values().find(|session| session.id != observation.session);
         match (another, &observation.word) {

@@ -12,6 +12,7 @@ use super::pulls::{self, Page};
 use super::random::Random;
 use super::start::{Sut, start};
 use super::trace::{Checked, Trace, claim};
+use super::turns;
 use super::words::{lasts, word};
 use ostler::broker::desk::{Desk, World};
 use ostler::broker::inbox::{Post, TURN_INPUTS};
@@ -181,6 +182,7 @@ impl Broker {
             .or_else(|| waits(self.degraded.borrow().is_some(), "words are not written".to_owned()))
             .or_else(|| self.hands.under_way(computer).map(|task| format!("under way: {task}")))
             .or_else(|| waits(self.front.has_calls(), format!("unanswered: {:?}", self.front)))
+            .or_else(|| turns::waiting(&self.view.read()))
     }
 
     /// Whether the timer of the broker would go off now, or its watch would try whether the disk takes records again.
@@ -339,6 +341,7 @@ impl Broker {
         let view = Arc::clone(&self.view);
         let asked =
             self.front.step(&scene.clients.intents, &view.read(), &mut self.hands, scene.computer, scene.random);
+        self.mail.append(&mut self.hands.hellos);
         self.mail.extend(asked.map(|(ticket, request)| Post::Request(request, ticket)));
     }
 

@@ -38,7 +38,7 @@ pub(super) enum Wish {
     Prune { older_ms: u64 },
     Reconcile { target: Aim },
     Resolve { operation: OperationId, succeeded: bool },
-    Send { target: Aim, expires_in_ms: Option<u64>, resume: bool },
+    Send { target: Aim, expires_in_ms: Option<u64>, resume: bool, interrupt: Option<u64> },
     Cancel { message: MessageId },
     ResolveMessage { message: MessageId, again: bool },
     Interrupt { target: Aim },
@@ -65,6 +65,8 @@ pub(super) struct Habits {
     pub(super) sessions_ask: usize,
     /// How often a wish is about messages.
     pub(super) messages: usize,
+    /// How often a command has a prompt, by which its session turns are seen.
+    pub(super) prompts: usize,
 }
 
 /// All clients.
@@ -159,8 +161,11 @@ impl Clients {
                 .unwrap_or(Quality::Good),
             stubborn: random.chance(250),
             lines: random.chance(600),
+            prompt: random.chance(self.habits.prompts),
+            deaf: random.chance(300),
             brief: random.chance(450),
         };
+        let spec = Spec { brief: spec.brief && (!spec.prompt || random.chance(300)), ..spec };
         let digest = Digest(digest);
         let (open, lost, accepted, unsure) = (0, false, false, false);
         self.intents.push(Intent { scope, key, digest, wish, spec, open, lost, accepted, unsure });
@@ -291,6 +296,16 @@ fn letter(state: &State, aim: &impl Fn(&mut Random) -> Aim, random: &mut Random)
     if let Some(session) = random.pick(&lost).filter(|_| random.chance(700)) {
         return Some(Wish::Resume { target: Aim::Id(session) });
     }
+    let expires_in_ms = random.pick(&[None, None, Some(40), Some(2_000)]).flatten();
+    let within_ms = random.pick(&[20, 200, 2_000, limits::INTERRUPT_WITHIN_MS]);
+    let prompted = state.sessions.values().filter(|session| session.adapter.has_turns() && session.status.is_live());
+    let (working, idle): (Vec<_>, Vec<_>) = prompted.partition(|of| of.turn.is_some_and(|turn| turn.number > 0));
+    let picked = random.pick(&working).or_else(|| random.pick(&idle)).filter(|_| random.chance(600));
+    if let Some(session) = picked {
+        let interrupt = within_ms.filter(|_| random.chance(if session.turn.is_some() { 700 } else { 200 }));
+        let target = Aim::Id(session.id.clone());
+        return Some(Wish::Send { target, expires_in_ms, resume: false, interrupt });
+    }
     let pushes = !random.chance(350);
     let those = state.sessions.values().filter(|session| session.adapter.pushes() == pushes);
     let those: Vec<SessionId> = those.map(|session| session.id.clone()).collect();
@@ -301,8 +316,8 @@ fn letter(state: &State, aim: &impl Fn(&mut Random) -> Aim, random: &mut Random)
     if random.chance(60) {
         return Some(Wish::Interrupt { target });
     }
-    let expires_in_ms = random.pick(&[None, None, Some(40), Some(2_000)]).flatten();
-    Some(Wish::Send { target, expires_in_ms, resume: random.chance(250) })
+    let interrupt = within_ms.filter(|_| random.chance(150));
+    Some(Wish::Send { target, expires_in_ms, resume: random.chance(250), interrupt })
 }
 
 fn name(random: &mut Random) -> Name {

@@ -6,10 +6,11 @@ use super::letters::{Letter, Receipt};
 use super::pulls::Desk;
 use super::random::Random;
 use super::trace::{Checked, claim};
+use super::turns::{Effects, Turns};
 use ostler::host::wire::{Exit, ExitRecord, FileIdentity, HostRecord, StartFailure};
-use ostler::machine::{Process, SessionId, Time};
+use ostler::machine::{OperationId, Process, SessionId, Time};
 use ostler::os::identity::{Liveness, ProcessIdentity};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One episode of one session.
 pub(super) type Run = (SessionId, u32);
@@ -25,6 +26,10 @@ pub(super) struct Spec {
     pub(super) brief: bool,
     /// Messages go to its standard input.
     pub(super) lines: bool,
+    /// Its host sees by its prompt when a session turn ends.
+    pub(super) prompt: bool,
+    /// It ignores INT.
+    pub(super) deaf: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,12 +109,17 @@ pub(super) struct Host {
     pub(super) stop: Option<u64>,
     /// The attempt of a message that it is at.
     pub(super) letter: Option<u64>,
+    /// Its command's turns, if it sees them.
+    pub(super) turns: Option<Turns>,
+    /// For what it has signalled its command.
+    pub(super) signalled: BTreeSet<OperationId>,
 }
 
 impl Host {
     /// Whether it has something to do by itself.
     pub(super) fn is_restless(&self) -> bool {
-        self.stage != Stage::Running || self.stop.is_some() || self.letter.is_some()
+        let works = self.turns.as_ref().is_some_and(Turns::is_restless);
+        self.stage != Stage::Running || self.stop.is_some() || self.letter.is_some() || works
     }
 }
 
@@ -140,6 +150,8 @@ pub(super) struct Computer {
     pub(super) executions: BTreeMap<Run, u32>,
     /// Every message that a command has, in order, with each time that it came.
     pub(super) received: Vec<Receipt>,
+    /// What reached commands, and in which turn.
+    pub(super) effects: Effects,
     /// What commands have pulled, and said that they have.
     pub(super) desk: Desk,
     /// How commands ended whose host saw it.
@@ -163,6 +175,7 @@ impl Computer {
             reports: BTreeMap::new(),
             executions: BTreeMap::new(),
             received: Vec::new(),
+            effects: Effects::default(),
             desk: Desk::default(),
             ends: BTreeMap::new(),
             last_pid: 100,
@@ -213,6 +226,7 @@ impl Computer {
         self.hosts.clear();
         self.commands.clear();
         self.reports.clear();
+        self.desk.lost();
         let episodes = self.folders.values_mut().flat_map(|folder| folder.episodes.values_mut());
         episodes.for_each(|episode| episode.holder = None);
     }

@@ -300,7 +300,11 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             name: name.clone(),
             labels: labels.clone(),
             // Those that take plain lines are told no notices.
-            adapter: if intent.spec.lines { Adapter::JsonLines } else { Adapter::Inbox },
+            adapter: match (intent.spec.lines, intent.spec.prompt) {
+                (true, true) => Adapter::PromptedJsonLines,
+                (true, false) => Adapter::JsonLines,
+                (false, _) => Adapter::Inbox,
+            },
         },
         Wish::Resume { target } => Action::Resume { target: find(target), prepared: episode },
         Wish::Stop { target, grace_ms } => Action::Stop { target: find(target), grace_ms: *grace_ms, reason: None },
@@ -316,16 +320,16 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             let operation = found.ok_or_else(|| Refusal::NoOperation { given: operation.to_string() });
             Action::Resolve { operation, succeeded: *succeeded, reason: "seen".to_owned() }
         }
-        Wish::Send { target, expires_in_ms, resume } => Action::Send(Box::new(Parcel {
+        Wish::Send { target, expires_in_ms, resume, interrupt } => Action::Send(Box::new(Parcel {
             target: find(target),
-            mode: Mode::Queue,
+            mode: if interrupt.is_some() { Mode::Interrupt } else { Mode::Queue },
             body: call.stored.then_some(Body { file: 1, offset: 0, bytes: 1, digest: Digest([0xb0; 32]) }),
             bytes: 1,
             is_long: false,
             expires_in_ms: *expires_in_ms,
             resume: *resume,
             prepared: episode,
-            interrupt_within_ms: limits::INTERRUPT_WITHIN_MS,
+            interrupt_within_ms: interrupt.unwrap_or(limits::INTERRUPT_WITHIN_MS),
         })),
         Wish::Cancel { message } => Action::Cancel { message: letter(*message, view) },
         Wish::ResolveMessage { message, again } => {

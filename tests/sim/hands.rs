@@ -6,13 +6,14 @@ use super::evidence::{doubt, exited, facts, facts_at_end, phase, verdict};
 use super::front::Ticket;
 use super::letters;
 use super::random::Random;
+use super::turns::{self, Turns};
 use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
 use ostler::machine::{
     self, Effect, Hand, MessageId, Observation, OperationId, Phase, Session, SessionId, State, Word, limits,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// What is under way.
@@ -21,6 +22,8 @@ pub(super) struct Hands {
     tasks: BTreeMap<u64, Task>,
     links: BTreeMap<SessionId, Linked>,
     last: u64,
+    /// What hosts said when they were dialled, and nobody was told.
+    pub(super) hellos: VecDeque<Post<Ticket>>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,8 +50,8 @@ enum What {
     Deliver((MessageId, u64)),
     /// The journal of a host that is no more is asked about them.
     Probe((MessageId, u64)),
-    /// The host is asked to signal its command.
-    Interrupt(OperationId),
+    /// The host is asked to signal its command, in this turn only if one is named.
+    Interrupt(OperationId, Option<u64>),
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +62,8 @@ struct Linked {
     stopping: bool,
     /// The host said how it ended.
     heard: bool,
+    /// So many ends of turns were heard.
+    turns: usize,
 }
 
 /// What one look found.
@@ -83,8 +88,8 @@ impl Hands {
             Effect::Probe { session, episode, message, attempt } => {
                 ((session, episode), What::Probe((message, attempt)))
             }
-            Effect::Interrupt { session, episode, operation, turn: _ } => {
-                ((session, episode), What::Interrupt(operation))
+            Effect::Interrupt { session, episode, operation, turn } => {
+                ((session, episode), What::Interrupt(operation, turn))
             }
         };
         self.add(run, what);
@@ -105,10 +110,17 @@ impl Hands {
         self.links.len()
     }
 
+    /// The connections whose hosts tell ends of turns that nobody has heard, by their places.
+    pub(super) fn telling(&self, computer: &Computer) -> Vec<usize> {
+        let links = self.links.values().enumerate();
+        links.filter(|(_, linked)| tells(linked, computer)).map(|(at, _)| at).collect()
+    }
+
     /// What is under way or was said and not heard, in words.
     pub(super) fn under_way(&self, computer: &Computer) -> Option<String> {
         let mut unheard = self.links.iter().filter(|(_, linked)| {
-            computer.hosts.get(&linked.pid).is_none_or(|host| host.stage == Stage::Ended && !linked.heard)
+            let host = computer.hosts.get(&linked.pid);
+            host.is_none_or(|host| host.stage == Stage::Ended && !linked.heard) || tells(linked, computer)
         });
         let task = self.tasks.values().next().map(|task| format!("{task:?}"));
         task.or_else(|| unheard.next().map(|(session, _)| format!("what the host of {session} said")))
@@ -123,9 +135,14 @@ impl Hands {
     ) -> (String, Vec<Post<Ticket>>) {
         let (tasks, links) = (self.tasks.len(), self.links.len());
         let listens = tasks == 0 || links > 0 && random.chance(200);
-        let at = if listens { tasks + random.below(links) } else { random.below(tasks) };
+        let at = match random.pick(&self.telling(computer)) {
+            Some(telling) if tasks == 0 || random.chance(600) => tasks + telling,
+            Some(_) | None if listens => tasks + random.below(links),
+            Some(_) | None => random.below(tasks),
+        };
         if let Some((number, task)) = self.tasks.iter().nth(at).map(|(number, task)| (*number, task.clone())) {
             let (told, news) = self.work(number, &task, computer, random, view);
+            let news = self.hellos.drain(..).chain(news).collect();
             return (format!("{} {}/{}: {told}", task.what.word(), &task.run.0.as_str()[..4], task.run.1), news);
         }
         let session = self.links.keys().nth(at - self.tasks.len()).cloned().expect("it was counted");
@@ -165,7 +182,7 @@ impl Hands {
                 let word = mail(*attempt, letters::probe(computer, &task.run, attempt.1));
                 ("reads a journal", self.done(number, &task.run, word))
             }
-            What::Interrupt(operation) => self.interrupt(number, task, *operation, computer),
+            What::Interrupt(operation, turn) => self.interrupt(number, task, (*operation, *turn), computer, random),
         }
     }
 
@@ -229,7 +246,8 @@ impl Hands {
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
         let (stage, run) = (Stage::Forked, task.run.clone());
-        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None };
+        let (turns, signalled) = (None, BTreeSet::new());
+        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None, turns, signalled };
         computer.hosts.insert(pid, host);
         self.change(number, What::Await(pid));
         ("starts a host", Vec::new())
@@ -244,10 +262,11 @@ impl Hands {
     ) -> (&'static str, Vec<Post<Ticket>>) {
         match computer.reports.remove(&pid) {
             Some(Report::Started(record)) => {
-                let news = self.done(number, &task.run, Word::Started(facts(&record)));
+                let mut news = self.done(number, &task.run, Word::Started(facts(&record)));
                 if !self.attach(&task.run, &record, computer) {
                     self.add(task.run.clone(), What::Look { answers: false, since_us: computer.true_us });
                 }
+                news.extend(self.hellos.drain(..));
                 ("its host reports a start", news)
             }
             Some(Report::Failed(failure)) => {
@@ -265,12 +284,13 @@ impl Hands {
     /// Dials a host: only one whose command executes is adopted.
     fn attach(&mut self, run: &Run, record: &HostRecord, computer: &Computer) -> bool {
         let pid = record.host.pid;
-        let answers = computer.hosts.get(&pid).is_some_and(|host| host.run == *run && host.stage == Stage::Running);
-        if answers {
-            let linked = Linked { episode: run.1, pid, stopping: false, heard: false };
-            self.links.insert(run.0.clone(), linked);
-        }
-        answers
+        let host = computer.hosts.get(&pid).filter(|host| host.run == *run && host.stage == Stage::Running);
+        let Some(host) = host else { return false };
+        let turns = host.turns.as_ref().map_or(0, Turns::told);
+        let linked = Linked { episode: run.1, pid, stopping: false, heard: false, turns };
+        self.links.insert(run.0.clone(), linked);
+        self.hellos.extend(host.turns.as_ref().map(|turns| word_of(run, turns.hello(), false)));
+        true
     }
 
     /// What was seen of a session in doubt. As in the product, a host that answers is listened to from then on.
@@ -378,15 +398,17 @@ impl Hands {
         &mut self,
         number: u64,
         task: &Task,
-        operation: OperationId,
+        (operation, turn): (OperationId, Option<u64>),
         computer: &mut Computer,
+        random: &mut Random,
     ) -> (&'static str, Vec<Post<Ticket>>) {
         let pid = self.reaches(&task.run, computer);
-        let Some(host) = pid.and_then(|pid| computer.hosts.get(&pid)) else {
+        let sent = pid.map(|pid| turns::interrupt(computer, pid, operation, turn));
+        // Its answer may be lost.
+        let Some(sent) = sent.filter(|_| !random.chance(100)) else {
             self.tasks.remove(&number);
             return ("no answer", vec![Post::Again(task.run.0.clone(), Hand::Signal)]);
         };
-        let sent = host.stage == Stage::Running;
         ("its host answers", self.done(number, &task.run, Word::Interrupted { operation, sent }))
     }
 
@@ -425,6 +447,11 @@ impl Hands {
         let run = (session.clone(), linked.episode);
         let stage = computer.hosts.get(&linked.pid).map(|host| host.stage);
         let (heard, stopping) = (linked.heard, linked.stopping);
+        let turns = computer.hosts.get(&linked.pid).and_then(|host| host.turns.as_ref());
+        if let Some(word) = turns.and_then(|turns| turns.end(linked.turns)) {
+            linked.turns += 1;
+            return ("its host tells the end of a turn", vec![word_of(&run, word, false)]);
+        }
         match stage {
             Some(Stage::Ended) if !heard => {
                 linked.heard = true;
@@ -454,9 +481,14 @@ impl What {
             Self::Remove => "remove",
             Self::Deliver(_) => "deliver",
             Self::Probe(_) => "probe",
-            Self::Interrupt(_) => "interrupt",
+            Self::Interrupt(..) => "interrupt",
         }
     }
+}
+
+fn tells(linked: &Linked, computer: &Computer) -> bool {
+    let turns = computer.hosts.get(&linked.pid).and_then(|host| host.turns.as_ref());
+    turns.is_some_and(|turns| turns.told() > linked.turns)
 }
 
 fn mail((message, attempt): (MessageId, u64), carried: machine::Carried) -> Word {

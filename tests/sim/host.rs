@@ -5,6 +5,7 @@ use super::computer::{Computer, Host, Quality, Record, Report, Run, Stage};
 use super::letters;
 use super::random::Random;
 use super::trace::Checked;
+use super::turns;
 use ostler::host::wire::{Endpoint, Exit, ExitRecord, HostRecord, StartFailure, StartPhase, VERSION};
 use ostler::machine::Digest;
 
@@ -42,6 +43,7 @@ pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random, weath
             if let Some(record) = host.record {
                 computer.reports.insert(pid, Report::Started(record));
             }
+            turns::start(computer, pid, random);
             Ok(advance(computer, pid, Stage::Running, "executes its command"))
         }
         Stage::Running => Ok(run_on(computer, pid, &host, random, weather)),
@@ -129,6 +131,9 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
     if random.chance(400)
         && let Some(told) = letters::step(computer, pid, random)
     {
+        return told;
+    }
+    if let Some(told) = turns::step(computer, pid, random) {
         return told;
     }
     let spec = computer.folders.get(&host.run.0).map(|folder| folder.spec);

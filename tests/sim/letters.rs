@@ -5,6 +5,7 @@ use super::computer::{Computer, Run, Stage};
 use super::history;
 use super::random::Random;
 use super::trace::{Broken, Checked, Trace, claim};
+use super::turns;
 use ostler::machine::{Carried, Lane, Message, MessageId, MessageState, Session, SessionId, State, Status};
 use ostler_ledger::Records;
 use ostler_ledger::storage::SimulatedDisk;
@@ -73,10 +74,16 @@ pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random) -> Op
         Posted::Written => (Posted::Accepted(now_us), "notes that it wrote a message"),
         Posted::Accepted(_) | Posted::Refused | Posted::Cut => return None,
     };
-    letter.stage = next;
+    let is_first = std::mem::replace(&mut letter.stage, next) == Posted::Begun;
     let message = letter.message;
+    if is_first {
+        turns::handed(computer, pid, message);
+    }
     match next {
-        Posted::Written => computer.received.push(Receipt { session: run.0, message }),
+        Posted::Written => {
+            computer.received.push(Receipt { session: run.0, message });
+            turns::begin(computer, pid, token, random);
+        }
         Posted::Accepted(_) => computer.hosts.get_mut(&pid)?.letter = None,
         Posted::Begun | Posted::Half | Posted::Refused | Posted::Cut => {}
     }
@@ -113,6 +120,8 @@ pub(super) fn probe(computer: &Computer, run: &Run, token: u64) -> Carried {
 /// What the ledger says became of a message.
 #[derive(Debug, Default)]
 struct Fate {
+    /// It overtakes those that wait in the usual way.
+    interrupts: bool,
     /// How often somebody decided to send it again.
     again: usize,
     /// The last word about it.
@@ -124,14 +133,14 @@ struct Fate {
 pub(super) fn told(disk: &SimulatedDisk, computer: &Computer, trace: &Trace) -> Checked {
     let fates = fates(disk)?;
     let mut received: BTreeMap<MessageId, usize> = BTreeMap::new();
-    let mut latest: BTreeMap<&SessionId, MessageId> = BTreeMap::new();
+    let mut latest: BTreeMap<(&SessionId, bool), MessageId> = BTreeMap::new();
     for receipt in &computer.received {
         let id = receipt.message;
         let times = received.entry(id).or_default();
         *times += 1;
         let fate = fates.get(&id.0).ok_or_else(|| Broken(format!("mail: {id} was received and never sent")))?;
         claim(*times <= 1 + fate.again, || format!("mail: {id} is received {times} times: {fate:?}"))?;
-        let before = latest.insert(&receipt.session, id);
+        let before = latest.insert((&receipt.session, fate.interrupts), id);
         claim(fate.again > 0 || before.is_none_or(|before| before < id || is_again(&fates, before)), || {
             format!("mail: {id} is received after {before:?}")
         })?;
@@ -173,7 +182,8 @@ fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
         let sid = record.header.sid.clone().unwrap_or_default();
         match record.header.t.as_str() {
             "accept" if body["send"].is_object() => {
-                fates.insert(record.header.seq, Fate::default());
+                let interrupts = body["send"]["mode"] == "interrupt";
+                fates.insert(record.header.seq, Fate { interrupts, ..Fate::default() });
                 waiting.entry(sid).or_default().push(record.header.seq);
             }
             "accept" if body["end"].is_object() => drop(stopping.insert(sid)),
@@ -187,6 +197,7 @@ fn fates(disk: &SimulatedDisk) -> Checked<BTreeMap<u64, Fate>> {
                 fates.insert(record.header.seq, Fate::default());
                 waiting.entry(sid).or_default().push(record.header.seq);
             }
+            "message" if body["change"] == "interrupt_sent" => {}
             "message" => {
                 claim(body["change"] != "pulled" || !stopping.contains(&sid), || {
                     format!("mail: {body} while its session is being stopped")
@@ -234,10 +245,10 @@ pub(super) fn turned(state: &State, computer: &Computer) -> Checked {
 }
 
 /// Everything has come to rest: no message is stuck.
-pub(super) fn rested(state: &State) -> Checked {
+pub(super) fn rested(state: &State, computer: &Computer) -> Checked {
     for (sid, lane) in state.lanes.iter() {
         let session = state.sessions.get(sid).ok_or_else(|| Broken(format!("mail: {sid} has a lane and is gone")))?;
-        let stuck = open(state, lane).find(|message| is_stuck(message, session));
+        let stuck = open(state, lane).find(|message| is_stuck(message, session, computer));
         let status = session.status;
         claim(stuck.is_none(), || {
             format!("liveness: {:?} for {status:?}", stuck.map(|stuck| (stuck.id, stuck.state)))
@@ -251,10 +262,11 @@ fn open<'a>(state: &'a State, lane: &'a Lane) -> impl Iterator<Item = &'a Messag
 }
 
 /// Whether somebody should have taken this message, or told what became of it.
-fn is_stuck(message: &Message, session: &Session) -> bool {
+fn is_stuck(message: &Message, session: &Session, computer: &Computer) -> bool {
     match message.state {
         MessageState::Sending => session.fence.is_none(),
         MessageState::Queued if session.fence.is_some() || session.status == Status::Interrupted => false,
+        MessageState::Queued if session.adapter.has_turns() => !turns::may_wait(message, session, computer),
         MessageState::Queued => session.adapter.pushes() || !session.status.is_live(),
         MessageState::Uncertain
         | MessageState::Delivered

@@ -28,4 +28,5 @@ mod seeds;
 mod start;
 mod story;
 mod trace;
+mod turns;
 mod words;

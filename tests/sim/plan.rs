@@ -39,6 +39,7 @@ impl Plan {
             long_records: random.pick(&[0, 100, 500]).unwrap_or(100),
             sessions_ask: random.pick(&[0, 100]).unwrap_or(0),
             messages: random.pick(&[0, 300, 850]).unwrap_or(300),
+            prompts: random.pick(&[0, 500, 950]).unwrap_or(500),
         };
         let snapshot_tail_bytes = random.pick(&[1, 10_000, 1_048_576]).unwrap_or(10_000);
         let mut retention = if random.chance(500) { Retention::default() } else { little(random) };
@@ -48,7 +49,7 @@ impl Plan {
             (retirements, segment_bytes) = (4, 4_000);
             retention = Retention { window_us: 1_000_000, settled: 2, batch: 1, ..little(random) };
         }
-        Self {
+        let plan = Self {
             steps,
             segment_bytes,
             snapshot_tail_bytes,
@@ -63,6 +64,22 @@ impl Plan {
             crowd,
             retention,
             habits,
+        };
+        if random.chance(300) { plan.quiet() } else { plan }
+    }
+
+    /// So little goes wrong that programs come to work at one message after the other.
+    fn quiet(self) -> Self {
+        Self {
+            steps: 300,
+            kills: self.kills.min(1),
+            stops: self.stops.min(1),
+            reboots: 0,
+            faults: self.faults.min(1),
+            host_kills: self.host_kills.min(1),
+            leaps: self.leaps.min(1),
+            habits: Habits { messages: 850, prompts: 950, ..self.habits },
+            ..self
         }
     }
 }

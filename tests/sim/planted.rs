@@ -94,6 +94,16 @@ fn half_a_turn_that_is_accepted_on_recovery_is_caught() {
 }
 
 #[test]
+fn a_session_turn_that_is_taken_for_over_is_caught() {
+    check(turn(Planted { cut_turns: true, ..Planted::default() }), "turns: msg-");
+}
+
+#[test]
+fn a_signal_in_another_turn_than_the_one_that_is_named_is_caught() {
+    check(turn(Planted { interrupt_any_turn: true, ..Planted::default() }), " and interrupts ");
+}
+
+#[test]
 fn a_second_path_that_recovers_messages_is_caught() {
     check(turn(Planted { recover_beside: true, ..Planted::default() }), "times: ");
 }

@@ -167,8 +167,10 @@ pub(super) fn exits(told: Option<&Exit>, run: &Run, computer: &Computer) -> Chec
 fn orphans(state: &State, computer: &Computer) -> Checked {
     for (session, episode) in computer.commands.values() {
         let known = state.sessions.get(session);
-        let known = known
-            .is_some_and(|known| known.fence.is_some() || known.status == Status::Ready && known.episode == *episode);
+        let known = known.is_some_and(|known| {
+            known.fence.is_some()
+                || matches!(known.status, Status::Ready | Status::Running) && known.episode == *episode
+        });
         claim(known, || format!("law 11: {session}/{episode} runs and no session knows it"))?;
     }
     let listed: BTreeSet<&SessionId> = state.sessions.iter().map(|(id, _)| id).collect();

@@ -16,6 +16,8 @@ pub(super) struct Desk {
     read: BTreeMap<MessageId, (Run, usize)>,
     /// The last one of each session that was read for the first time.
     latest: BTreeMap<SessionId, MessageId>,
+    /// Episodes that may have been lost with the machine: what they had and did not acknowledge the next one reads again.
+    lost: BTreeSet<Run>,
     /// Messages whose acknowledgement was answered.
     acknowledged: BTreeSet<MessageId>,
 }
@@ -60,7 +62,10 @@ impl Desk {
             claim(!self.acknowledged.contains(id), || format!("mail: {id} is read after it was acknowledged"))?;
             match self.read.get_mut(id) {
                 Some((by, times)) => {
-                    claim(by == run, || format!("mail: {id} is read by {by:?} and by {run:?}"))?;
+                    claim(by == run || self.lost.contains(by), || {
+                        format!("mail: {id} is read by {by:?} and by {run:?}")
+                    })?;
+                    by.clone_from(run);
                     *times += 1;
                     again = true;
                 }
@@ -72,6 +77,11 @@ impl Desk {
             }
         }
         Ok(again)
+    }
+
+    /// Everything that runs is lost with the machine.
+    pub(super) fn lost(&mut self) {
+        self.lost.extend(self.read.values().map(|(run, _)| run.clone()));
     }
 
     /// What a living program has read and may acknowledge.

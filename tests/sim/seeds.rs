@@ -14,13 +14,14 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 86] = [
+const SITUATIONS: [&str; 91] = [
     "a message acknowledged",
     "a message cancelled",
     "a message closed",
     "a message delivered",
     "a message expired",
     "a message failed",
+    "a message interrupted",
     "a message pulled",
     "a message read",
     "a message read again",
@@ -33,6 +34,7 @@ const SITUATIONS: [&str; 86] = [
     "a snapshot",
     "a sync failed",
     "a turn of several appends",
+    "a turn was not over in time",
     "answered in the last instant",
     "asked again after a lost answer",
     "asked twice at once",
@@ -50,6 +52,7 @@ const SITUATIONS: [&str; 86] = [
     "refused Capacity",
     "refused Fenced",
     "refused Gone",
+    "refused Incapable",
     "refused KeyConflict",
     "refused KeyExpired",
     "refused Live",
@@ -60,6 +63,7 @@ const SITUATIONS: [&str; 86] = [
     "refused NotUncertain",
     "refused OwnerOnly",
     "refused Stopping",
+    "refused Unproven",
     "refused by the disk",
     "replayed what was let go",
     "retired",
@@ -100,6 +104,7 @@ const SITUATIONS: [&str; 86] = [
     "word mail unknown by a journal",
     "word never opened",
     "word removed",
+    "word session turn",
     "word started",
 ];
 

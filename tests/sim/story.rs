@@ -13,6 +13,7 @@ use super::promises;
 use super::pulls;
 use super::random::Random;
 use super::trace::{Broken, Checked, Trace, claim};
+use super::turns;
 use ostler_ledger::storage::{Call, Crash, Fault, FaultKind, Folder, Name, SimulatedDisk, Stop};
 use std::io::ErrorKind;
 
@@ -121,6 +122,7 @@ impl<'a> Story<'a> {
                 (if self.calm { unsure * 20 } else { unsure * 3 + usize::from(has_sessions) }, Act::Again),
                 (if broker.has_mail() { 30 } else { 0 }, Act::Turn),
                 (broker.hands.tasks().min(6) * 9 + broker.hands.links().min(4) * 2, Act::Hand),
+                (broker.hands.telling(&self.computer).len().min(3) * 9, Act::Hand),
                 (broker.front.replies.len().min(4) * 6, Act::Answer),
                 (broker.front.preparing() * 8, Act::Files),
                 (if broker.is_due(self.computer.now().boot_us) && !broker.has_mail() { 10 } else { 0 }, Act::Tick),
@@ -473,7 +475,9 @@ impl<'a> Story<'a> {
         let segments = files.iter().filter(|file| file.ends_with(".jsonl")).count();
         self.trace.mark(if segments > 1 { "several segments" } else { "one segment" }.to_owned());
         history::told(&self.disk, &self.clients.intents, &self.computer, self.plan.retention)?;
-        letters::rested(&view.read())?;
+        turns::told(&self.disk, &self.computer, self.trace)?;
+        turns::rested(&view.read(), &self.computer)?;
+        letters::rested(&view.read(), &self.computer)?;
         letters::told(&self.disk, &self.computer, self.trace)?;
         drop(broker);
         // The view equals the fold: open it once more and compare.

@@ -10,13 +10,13 @@ pub(super) fn lasts(word: &Word) -> bool {
         | Word::HostLost
         | Word::MachineLost
         | Word::Removed
+        | Word::Turn { .. }
         | Word::Mail { .. } => true,
         Word::LaunchFailed { .. }
         | Word::NeverOpened
         | Word::Adopted(_)
         | Word::Foreign { .. }
-        | Word::Interrupted { .. }
-        | Word::Turn { .. } => false,
+        | Word::Interrupted { .. } => false,
     }
 }
 
