@@ -161,16 +161,8 @@ impl StateRoot {
     /// # Errors
     /// As [`StateRoot::open_or_create`].
     pub fn open(path: &Path) -> Result<Option<StateRoot>, PathError> {
-        let canonical = match std::fs::canonicalize(path) {
-            Ok(canonical) => canonical,
-            // A link that leads nowhere is something, and nothing that could be made.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
-                return Ok(None);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-                return Err(PathError::NotAFolder { path: path.to_owned() });
-            }
-            Err(error) => return Err(PathError::io("resolve", path, error)),
+        let Some(canonical) = resolve(path, |path| std::fs::canonicalize(path))? else {
+            return Ok(None);
         };
         let folder = match Folder::open(&canonical) {
             Ok(folder) => folder,
@@ -200,6 +192,25 @@ impl StateRoot {
     /// Its inode number: with the device, its identity.
     pub fn inode(&self) -> u64 {
         self.inode
+    }
+}
+
+/// The canonical path; none if nothing is there. Of many clients at once another one may make the folder between two looks, so what is there
+/// although it was not found is looked for once more: only a link that leads nowhere is still not found then.
+fn resolve(path: &Path, mut find: impl FnMut(&Path) -> io::Result<PathBuf>) -> Result<Option<PathBuf>, PathError> {
+    let found = match find(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match path.symlink_metadata() {
+            Ok(_) => find(path),
+            Err(_) => return Ok(None),
+        },
+        found => found,
+    };
+    match found {
+        Ok(canonical) => Ok(Some(canonical)),
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            Err(PathError::NotAFolder { path: path.to_owned() })
+        }
+        Err(error) => Err(PathError::io("resolve", path, error)),
     }
 }
 
@@ -315,6 +326,20 @@ mod tests {
             assert_eq!((other.device(), other.inode(), other.path()), (root.device(), root.inode(), root.path()));
         }
         assert_eq!(root.folder().standing().unwrap().mode, 0o700);
+    }
+
+    #[test]
+    fn a_root_that_another_client_makes_between_two_looks_is_found() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("root");
+        let made_by_another = |path: &Path| {
+            let found = std::fs::canonicalize(path);
+            if found.is_err() {
+                std::fs::create_dir(path).unwrap();
+            }
+            found
+        };
+        assert_eq!(resolve(&path, made_by_another).unwrap(), Some(std::fs::canonicalize(&path).unwrap()));
     }
 
     #[test]

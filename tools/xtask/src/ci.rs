@@ -53,11 +53,25 @@ const STAGES: &[Stage] = &[
     Stage { name: "release", budget_seconds: 360, work: Work::Release },
     // Documentation tests would otherwise have the last word. They come with the first build for tests.
     cargo_stage("documentation tests", 240, &["test", "--locked", "--workspace", "--features", "testing", "--doc"]),
-    cargo_stage(
-        "tests",
-        750,
-        &["test", "--locked", "--workspace", "--features", "testing", "--lib", "--bins", "--tests", "--examples"],
-    ),
+    Stage {
+        name: "tests",
+        budget_seconds: 750,
+        work: Work::Cargo {
+            arguments: &[
+                "test",
+                "--locked",
+                "--workspace",
+                "--features",
+                "testing",
+                "--lib",
+                "--bins",
+                "--tests",
+                "--examples",
+            ],
+            // What a failed test says stands near the end of the log, which may be all that is kept; a trace would push it out.
+            variables: &[("RUST_BACKTRACE", "0")],
+        },
+    },
 ];
 
 /// Runs every stage; stops at the first that fails.
