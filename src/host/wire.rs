@@ -235,7 +235,7 @@ pub enum Request {
         /// The bytes, base64, as they are to be written.
         b64: String,
     },
-    /// INT to the command's process group; the broker's alone. The same attempt again is not signalled again.
+    /// INT to the command's process group; the broker's alone. The same attempt again is not signalled again, nor is the same turn.
     Interrupt {
         /// Which attempt; 0 is none, and is signalled each time.
         #[serde(default)]

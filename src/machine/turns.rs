@@ -90,9 +90,10 @@ pub(super) fn relation(session: &Session, number: u64) -> Relation {
     }
 }
 
-/// The host's word of a turn. Nothing is believed of a session whose truth is uncertain, or whose host sees no turns.
+/// The word of the host that is linked, and so is the one that is meant. It counts while the session's truth is uncertain too: it is said once, often
+/// before the word that ends the doubt, and releases nothing by itself.
 pub(super) fn observed(session: &Session, number: u64, runs: bool) -> Vec<Event> {
-    if session.fence.is_some() || !session.adapter.has_turns() {
+    if !session.adapter.has_turns() {
         return Vec::new();
     }
     let body = match course(session.status, relation(session, number), runs) {

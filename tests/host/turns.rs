@@ -7,10 +7,11 @@ use serde_json::{Value, json};
 
 use super::bed::{Bed, Talk};
 
-/// A shell with a prompt; at `work` it goes on once it was interrupted.
+/// A shell with a prompt; at `work` it goes on once it was interrupted, at `hold` once it may.
 fn prompted() -> Bed {
     let script = "trap 'echo INT; x=1' INT; printf '>'; while read -r line; do echo \"got $line\"; \
-                  if [ \"$line\" = work ]; then echo working; x=; until [ -n \"$x\" ]; do sleep 0.01; done; fi; printf '>'; done";
+                  if [ \"$line\" = work ]; then echo working; x=; until [ -n \"$x\" ]; do sleep 0.01; done; fi; \
+                  if [ \"$line\" = hold ]; then echo holding; until [ -e go ]; do sleep 0.01; done; fi; printf '>'; done";
     Bed::with(|spec| {
         spec.command = ["sh", "-c", script].map(Arg::from).to_vec();
         spec.adapter = Adapter::Lines;
@@ -72,6 +73,34 @@ fn a_prompt_is_the_end_of_one_turn_and_the_next_broker_hears_of_it() {
     second.stop(0);
     bed.ended();
     assert_eq!(bed.output().matches("INT").count(), 1);
+}
+
+/// Whoever asked first may have been withdrawn before its broker knew that the signal was sent: the next one asks for the same turn.
+#[test]
+fn a_turn_is_interrupted_once_whoever_asks() {
+    let bed = prompted();
+    let record = bed.start();
+    let mut broker = Talk::broker(&record, 2);
+    if turn(&mut broker) != json!({"number": 0, "runs": false}) {
+        assert_eq!(over(&mut broker), 0);
+    }
+    let interrupt = |broker: &mut Talk, attempt: u64, turn: u64| {
+        broker.ask(json!({"request": "interrupt", "attempt": attempt, "turn": turn}))["sent"].clone()
+    };
+    deliver(&mut broker, 7, "hold");
+    bed.line("holding");
+    assert_eq!(interrupt(&mut broker, 8, 7), true);
+    bed.line("INT");
+    assert_eq!(interrupt(&mut broker, 9, 7), true, "for this turn it was sent");
+    std::fs::write(bed.folder().join("go"), "").unwrap();
+    assert_eq!(over(&mut broker), 7);
+    deliver(&mut broker, 10, "work");
+    bed.line("working");
+    assert_eq!(interrupt(&mut broker, 11, 10), true, "the next turn is another one");
+    assert_eq!(over(&mut broker), 10);
+    broker.stop(0);
+    bed.ended();
+    assert_eq!(bed.output().matches("INT").count(), 2);
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub(super) struct Deliveries {
     under_way: Option<UnderWay>,
     /// The latest attempts for which the command was signalled.
     interrupted: VecDeque<u64>,
+    /// The latest session turn for which it was.
+    interrupted_turn: Option<u64>,
 }
 
 impl Deliveries {
@@ -160,9 +162,16 @@ impl Episode {
             if self.output.prompt.as_ref().map(Prompt::turn) != Some(SessionTurn { number, runs: true }) {
                 return Ok(Answer::Say(Reply::Interrupt { sent: false }));
             }
+            // Whoever asked for it before may have been withdrawn before it was known that the signal was sent.
+            if self.deliveries.interrupted_turn == turn {
+                return Ok(Answer::Say(Reply::Interrupt { sent: true }));
+            }
         }
         pass(Point::HostInterrupt);
         let sent = self.ending.interrupt();
+        if sent && turn.is_some() {
+            self.deliveries.interrupted_turn = turn;
+        }
         if sent && attempt > 0 {
             self.deliveries.interrupted.truncate(KEPT - 1);
             self.deliveries.interrupted.push_front(attempt);

@@ -1,6 +1,6 @@
 //! Session turns in the pure core: every state with every word of a turn, and what the lane makes of it.
 
-use super::super::turns::{Course, Relation, WORDS, course};
+use super::super::turns::{Relation, WORDS, course};
 use super::walk::at;
 use super::*;
 
@@ -112,6 +112,20 @@ fn one_message_goes_for_each_prompt() {
     assert_eq!((world.status(A), world.owes()), ("ready".to_owned(), String::new()));
 }
 
+/// A host says once that a turn is over, and may say it while nobody knows what is true of its session.
+#[test]
+fn the_end_of_a_turn_counts_while_the_session_is_fenced() {
+    let mut world = ready();
+    world.fresh(send());
+    world.saw(A, 1, taken(6, 8));
+    world.fresh(send());
+    world.saw(A, 1, Word::Foreign { reason: "damaged".to_owned() });
+    assert_eq!(world.saw(A, 1, over(8)), "turn 8 ended");
+    assert_eq!(world.owes(), "", "a fenced session is handed nothing");
+    assert!(world.saw(A, 1, Word::Adopted(run(1))).contains("msg-10 sending"));
+    assert_eq!(world.status(A), "ready");
+}
+
 /// Late, twice, out of order, of another episode, of another session: none of them releases a message.
 #[test]
 fn the_end_of_an_older_turn_releases_nothing() {
@@ -220,14 +234,6 @@ fn what_was_not_taken_begins_no_turn() {
         ("ready".to_owned(), Some(8)),
         "late evidence says nothing of now"
     );
-}
-
-#[test]
-fn a_fenced_session_is_not_believed() {
-    let mut world = started();
-    world.saw(A, 1, Word::Foreign { reason: "r".to_owned() });
-    assert_eq!(world.saw(A, 1, over(0)), "");
-    assert_eq!(course(Status::Running, Relation::Newer, false), Course::Close);
 }
 
 fn told(number: u64, begins: bool) -> Action {
