@@ -3,6 +3,7 @@
 use std::io;
 
 use super::quarantine::{self, QuarantineError};
+use crate::os::build::build;
 use crate::os::deadline::Deadline;
 use crate::os::durable::Point;
 use crate::os::folder::{Folder, Kind, Standing};
@@ -104,14 +105,14 @@ pub fn answering(root: &StateRoot, deadline: Deadline) -> Option<Broker> {
 /// # Errors
 /// [`HelloError`].
 pub fn hello(record: &Record, deadline: Deadline) -> Result<Broker, HelloError> {
-    let client = ClientInfo { name: "ostler-broker".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let client = ClientInfo { name: "ostler-broker".to_owned(), version: build().version.to_owned() };
     let speaker = Speaker { client: &client, token: &record.token, role: Role::Owner };
     meet(record, speaker, deadline).map(|(_, hello)| hello.broker)
 }
 
 #[cfg(test)]
 pub(super) fn example(incarnation: &str) -> Record {
-    use crate::rpc::wire::{PROTOCOL, Timestamp};
+    use crate::rpc::wire::{ProtocolRange, Timestamp};
     Record {
         schema: SCHEMA,
         broker: Broker {
@@ -119,7 +120,7 @@ pub(super) fn example(incarnation: &str) -> Record {
             generation: 1,
             incarnation: incarnation.to_owned(),
             version: "0.1.0".to_owned(),
-            protocol: PROTOCOL,
+            protocol: ProtocolRange::of_build(),
             endpoint: "unix:/nowhere".to_owned(),
             root: "/nowhere".into(),
             started_at: Timestamp::from_us(0),

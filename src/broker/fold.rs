@@ -232,7 +232,7 @@ impl Fold for Folding {
     type State = Folded;
 
     fn name(&self) -> &str {
-        FOLD
+        &FOLD
     }
 
     fn read(&mut self, payload: &[u8]) -> Result<Folded, String> {

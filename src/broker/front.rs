@@ -12,6 +12,7 @@ use super::route::{Change, Route, route};
 use super::secret::Secret;
 use super::view::View;
 use crate::machine::{Family, Scope, Session, SessionId, Status};
+use crate::os::build::build;
 use crate::os::filesystem;
 use crate::os::folder::Folder;
 use crate::rpc::connection::IN_FLIGHT_MAX;
@@ -180,9 +181,8 @@ impl Service for Door {
 
 /// The answer to a method of the protocol that this version does not have.
 fn unknown(method: Method) -> WireError {
-    let message =
-        format!("this broker (version {}) has no {}; nothing was done", env!("CARGO_PKG_VERSION"), method.name());
-    WireError::new(ErrorCode::UnknownMethod, message).with("version", env!("CARGO_PKG_VERSION"))
+    let message = format!("this broker (version {}) has no {}; nothing was done", build().version, method.name());
+    WireError::new(ErrorCode::UnknownMethod, message).with("version", build().version)
 }
 
 impl Front {

@@ -18,6 +18,7 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 
+use crate::os::build::build;
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::durable::{self, Point};
 use crate::os::fail::pass;
@@ -251,7 +252,7 @@ fn take_over(
     };
     let now_us = clock::wall_us();
     let nonce = entropy::hex::<32>();
-    let owner = Owner::new(identity.clone(), nonce, env!("CARGO_PKG_VERSION"), Timestamp::from_us(now_us));
+    let owner = Owner::new(identity.clone(), nonce, build().version, Timestamp::from_us(now_us));
     write_record(&mut file, &owner, Point::LockRecorded)
         .and_then(|()| root.folder().sync(Point::LockNamed))
         .map_err(|error| PathError::io("write", path(), error))?;

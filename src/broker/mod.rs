@@ -78,6 +78,8 @@ pub mod reads;
 pub mod recall;
 /// Refusals as callers read them.
 pub mod refused;
+/// Whether this version reads the ledger, before it asks another one for its place.
+pub mod rehearsal;
 /// Documents.
 pub mod render;
 /// The broker's end of the report pipe.

@@ -25,6 +25,7 @@ use super::turn::Told;
 use super::watch::{Verdict, Watch};
 use crate::host::client::Spawner;
 use crate::machine::{Effect, Family};
+use crate::os::build::build;
 use crate::os::clock;
 use crate::os::deadline::Deadline;
 use crate::os::fail::{Point, pass};
@@ -36,7 +37,7 @@ use crate::rpc::convert::{lack_or, no_process_or, storage_code};
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::listener::{Bound, Server, bind};
 use crate::rpc::record::{RECORD_NAME, Record, SCHEMA};
-use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+use crate::rpc::wire::{Broker, ProtocolRange, RootId, Timestamp};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -404,8 +405,8 @@ fn record(begun: &Begun, bound: &Bound) -> Record {
         pid: std::process::id(),
         generation: begun.generation,
         incarnation: begun.incarnation.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        protocol: PROTOCOL,
+        version: build().version.to_owned(),
+        protocol: ProtocolRange::of_build(),
         endpoint: bound.address.clone(),
         root: begun.root.path().to_owned().into_os_string().into(),
         started_at: Timestamp::from_us(clock::wall_us()),

@@ -8,12 +8,14 @@
 
 use crate::machine::limits::Retention;
 use crate::machine::{Counted, SessionId, State, Stored};
+use crate::os::build::build;
 use ostler_ledger::{SnapshotDraft, SnapshotError, Storage};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// Name and version of the fold: the number changes with the stored form, the rest with what records may mean.
-pub const FOLD: &str = concat!("ostler-state-7/", env!("CARGO_PKG_VERSION"));
+pub static FOLD: LazyLock<String> = LazyLock::new(|| format!("ostler-state-7/{}", build().version));
 
 /// A state, and what goes with it.
 #[derive(Debug, Serialize, Deserialize)]

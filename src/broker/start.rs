@@ -15,6 +15,7 @@ use super::secret::{self, Secret};
 use super::turn::{BeginError, Told, Turn};
 use crate::machine::limits::{self, Retention};
 use crate::machine::{Digest, Generation, Input, Process, Reclaimed, SessionId};
+use crate::os::build::build;
 use crate::os::deadline::Deadline;
 use crate::os::detach::start_budget;
 use crate::os::entropy;
@@ -195,7 +196,7 @@ fn unopened(error: &OpenError) -> WireError {
 }
 
 /// The error, with the ledger that it is about.
-fn of_ledger(root: &StateRoot, error: WireError) -> WireError {
+pub(super) fn of_ledger(root: &StateRoot, error: WireError) -> WireError {
     let path = root.path().join("ledger").display().to_string();
     WireError { message: format!("{path}: {}", error.message), ..error }.with("path", path)
 }
@@ -257,7 +258,7 @@ fn generation(lock: &Acquired, number: u64, incarnation: &str) -> Generation {
         number,
         process: process(lock.owner()),
         incarnation: Digest::parse(incarnation).expect("an incarnation is 64 hex digits"),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: build().version.to_owned(),
         lock_inode: lock.standing().inode,
         reclaimed,
     }
@@ -301,7 +302,7 @@ fn beat(turn: &mut DiskTurn, seen: BTreeMap<SessionId, u64>) -> Result<(), WireE
     }
 }
 
-fn unreadable(error: &FoldError) -> WireError {
+pub(super) fn unreadable(error: &FoldError) -> WireError {
     let (reason, remedy) = match error {
         FoldError::Uncarried { .. } => ("newer_version", "start the version that wrote it, or a later one"),
         FoldError::NotCarried { .. } => {

@@ -139,7 +139,7 @@ impl<S: Storage, T> Turn<S, T> {
         if !last && self.ledger.behind_snapshot() < self.snapshot_bytes / 2 {
             return None;
         }
-        let draft = self.ledger.draft_snapshot(FOLD).ok()?;
+        let draft = self.ledger.draft_snapshot(&FOLD).ok()?;
         let state = self.state.clone();
         #[cfg(feature = "testing")]
         let state = self.planted.stored(state);

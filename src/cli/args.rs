@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use super::duration;
+use crate::os::build::build;
 use crate::rpc::error::{ErrorCode, WireError};
 use crate::rpc::wire;
 
@@ -16,7 +17,7 @@ use crate::rpc::wire;
 #[derive(Debug, Parser)]
 #[command(
     name = "ostler",
-    version,
+    version = build().version,
     about = "A session broker for one machine: starts itself, runs each session exactly once, proves it in a ledger",
     after_help = "`ostler help COMMAND` tells of one command.\nA SESSION is named by its exact id, its exact name, or a unique prefix of its id of at least \
                   3\ncharacters.\nExit codes: 0 done, 1 failed, \
@@ -92,6 +93,7 @@ pub(crate) enum Command {
     Operation(super::operation::Args),
     Status(super::status::Args),
     Shutdown(super::shutdown::Args),
+    Upgrade(super::upgrade::Args),
     Connect(super::connect::Args),
     Doctor(super::doctor::Args),
     Ledger(super::ledger::Args),
@@ -148,7 +150,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait send message inbox report interrupt stop resume delete prune reconcile operation status shutdown connect doctor \
+            "ensure run spawn list show logs wait send message inbox report interrupt stop resume delete prune reconcile operation status shutdown upgrade connect doctor \
              ledger config schema completions man"
         );
     }
@@ -190,7 +192,6 @@ mod tests {
     #[test]
     fn what_later_versions_will_do_is_not_offered() {
         for line in [
-            "upgrade",
             "mcp serve",
             "fork a",
             "doctor --fix lock",

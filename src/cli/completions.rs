@@ -5,6 +5,7 @@ use clap::CommandFactory;
 use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
+use crate::os::build::build;
 
 /// Print the completion script of a shell
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
 fn offered() -> clap::Command {
     let whole = super::args::Cli::command();
     clap::Command::new("ostler")
-        .version(env!("CARGO_PKG_VERSION"))
+        .version(build().version)
         .about(whole.get_about().cloned().unwrap_or_default())
         .disable_help_subcommand(true)
         .args(whole.get_arguments().cloned())

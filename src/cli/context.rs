@@ -111,7 +111,8 @@ impl Context {
         Ok(ClientOptions { ensure_within: options.ensure_within.min(deadline.remaining()), ..options })
     }
 
-    fn options_of(&self, root: PathBuf, deadline: Deadline) -> ClientOptions {
+    /// How to reach or start the broker of this root.
+    pub(crate) fn options_of(&self, root: PathBuf, deadline: Deadline) -> ClientOptions {
         ClientOptions {
             no_start: self.globals.no_start,
             credential: self.credential(),
@@ -133,6 +134,11 @@ impl Context {
             Some(path) if is_own_root => Credential::Session(path.into()),
             Some(_) | None => Credential::Owner,
         }
+    }
+
+    /// Whether the owner calls, and not a session.
+    pub(crate) fn is_owner(&self) -> bool {
+        self.credential() == Credential::Owner
     }
 
     /// The broker, found or started, for plain calls.

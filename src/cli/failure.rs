@@ -2,6 +2,7 @@
 
 use super::exit::Exit;
 use super::text;
+use crate::os::build::build;
 use crate::rpc::error::{ErrorCode, Retry, WireError};
 
 /// Why a command did not do its work.
@@ -173,12 +174,12 @@ impl Report {
             | ErrorCode::SessionBusy
             | ErrorCode::SessionStopping => "the same command a little later".to_owned(),
             ErrorCode::UnknownMethod
-                if self.error.data.get("version").is_some_and(|of| of == env!("CARGO_PKG_VERSION")) =>
+                if self.error.data.get("version").is_some_and(|of| of == build().version) =>
             {
                 "ostler --help: this version does not have it yet".to_owned()
             }
             ErrorCode::ProtocolMismatch | ErrorCode::UnknownMethod => {
-                "ostler shutdown, then the same command: the broker and this program differ in version".to_owned()
+                "ostler upgrade, then the same command: the broker and this program differ in version".to_owned()
             }
             ErrorCode::InvalidInput => remedy_of_input(self.reason()).unwrap_or(CORRECT_IT).to_owned(),
             ErrorCode::TooLarge => CORRECT_IT.to_owned(),
@@ -317,7 +318,7 @@ mod tests {
         }
         assert!(remedy(of(ErrorCode::Denied, "owner_only"), None).contains("outside of the session"));
         let unknown = |version: &str| WireError::new(ErrorCode::UnknownMethod, "m").with("version", version);
-        assert!(!remedy(unknown(env!("CARGO_PKG_VERSION")), None).contains("differ"));
+        assert!(!remedy(unknown(build().version), None).contains("differ"));
         assert!(remedy(unknown("0.0.0"), None).contains("differ"));
     }
 

@@ -44,6 +44,7 @@ mod spawn;
 mod status;
 mod stop;
 mod text;
+mod upgrade;
 mod usage;
 mod wait;
 
@@ -115,6 +116,7 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Broker(_)
         | Command::Status(_)
         | Command::Shutdown(_)
+        | Command::Upgrade(_)
         | Command::Doctor(_)
         | Command::Ledger(_)
         | Command::Config(_)
@@ -150,6 +152,7 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Operation(args) => operation::run(args, context),
         Command::Status(args) => status::run(&args, context),
         Command::Shutdown(args) => shutdown::run(&args, context),
+        Command::Upgrade(args) => upgrade::run(&args, context),
         Command::Connect(args) => connect::run(&args, context),
         Command::Doctor(args) => doctor::run(&args, context),
         Command::Ledger(args) => ledger::run(&args, context),

@@ -37,12 +37,21 @@ pub(crate) struct Args {
     force: bool,
 }
 
+/// What is asked of a broker that is to leave.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish {
+    /// Stop all sessions first.
+    pub(super) stop_sessions: bool,
+    /// End it if it does not answer, or does not leave.
+    pub(super) force: bool,
+}
+
 #[derive(Serialize)]
-struct Document {
+pub(super) struct Document {
     /// The broker that left; null where none ran or none answered.
-    broker: Option<Broker>,
+    pub(super) broker: Option<Broker>,
     /// Whether a process was ended by force.
-    forced: bool,
+    pub(super) forced: bool,
     /// Sessions that were to be stopped and were not.
     not_stopped: Vec<NotStopped>,
 }
@@ -87,7 +96,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     };
     let document = match StateRoot::open(&path).map_err(|error| blocked(&error))? {
         None => Document::nobody(),
-        Some(root) => end(&root, args, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?,
+        Some(root) => {
+            let wish = Wish { stop_sessions: args.stop_sessions, force: args.force };
+            end(&root, wish, context, deadline).map_err(|error| Failure::new(ATTEMPT, error))?
+        }
     };
     for NotStopped { session_id, reason, is_fenced } in &document.not_stopped {
         let why = match is_fenced {
@@ -143,7 +155,11 @@ fn not_stopped(root: &StateRoot, living: Vec<Live>) -> Vec<NotStopped> {
     told.collect()
 }
 
-fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
+/// Makes the broker leave, and returns when a successor could start.
+///
+/// # Errors
+/// What it answers, and what keeps it.
+pub(super) fn end(root: &StateRoot, wish: Wish, context: &Context, deadline: Deadline) -> Result<Document, WireError> {
     let patience = deadline.at_most(PATIENCE).at_most(deadline.remaining() / 2);
     let mut pauses = Pauses::new(FIRST_LOOK, LAST_LOOK);
     loop {
@@ -152,14 +168,14 @@ fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> 
         match found.state {
             RunState::Absent => return Ok(Document::nobody()),
             RunState::Running | RunState::Draining if found.broker.is_some() => {
-                match ask(root, &found, args, context, deadline) {
+                match ask(root, &found, wish, context, deadline) {
                     // It left between look and question: somebody else had asked it.
                     Err(error) if error.code == ErrorCode::BrokerUnreachable && pauses.pause(deadline) => {}
                     asked => return asked,
                 }
             }
-            RunState::Starting | RunState::Unresponsive | RunState::Draining if args.force => {
-                end_owner(root, &found)?;
+            RunState::Starting | RunState::Unresponsive | RunState::Draining if wish.force => {
+                signal_owner(root, &found, &FORCED)?;
                 await_successor(root, found.lock.owner.as_ref(), deadline)?;
                 return Ok(Document { forced: true, ..Document::nobody() });
             }
@@ -178,13 +194,13 @@ fn end(root: &StateRoot, args: &Args, context: &Context, deadline: Deadline) -> 
 fn ask(
     root: &StateRoot,
     found: &BrokerStatusResult,
-    args: &Args,
+    wish: Wish,
     context: &Context,
     deadline: Deadline,
 ) -> Result<Document, WireError> {
     let meant = found.broker.as_ref().map(|broker| broker.incarnation.clone());
-    let params = ShutdownParams { incarnation: meant, stop_sessions: args.stop_sessions };
-    let living = if args.stop_sessions { living(root, context, deadline) } else { Vec::new() };
+    let params = ShutdownParams { incarnation: meant, stop_sessions: wish.stop_sessions };
+    let living = if wish.stop_sessions { living(root, context, deadline) } else { Vec::new() };
     match context.ask::<_, ShutdownResult>(root, Method::BrokerShutdown, &params, deadline) {
         Ok(left) => {
             await_successor(root, found.lock.owner.as_ref(), deadline)?;
@@ -194,8 +210,20 @@ fn ask(
         Err(error) if error.code == ErrorCode::EndpointStale => {
             Ok(Document { broker: found.broker.clone(), ..Document::nobody() })
         }
+        // It is of a version that does not know this call, or whose protocol this one does not speak. TERM says the same in every version.
+        Err(error) if status::is_other_version(&error) && !wish.stop_sessions && context.is_owner() => {
+            let patience = Ending { signal: Signal::SIGTERM, ms: millis(deadline.remaining() / 2) };
+            let endings = if wish.force { [&[patience], &FORCED[1..]].concat() } else { vec![patience] };
+            let forced = signal_owner(root, found, &endings)?;
+            await_successor(root, found.lock.owner.as_ref(), deadline)?;
+            Ok(Document { broker: found.broker.clone(), forced, ..Document::nobody() })
+        }
         Err(error) => Err(error),
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns when the lock is free, or somebody else has it: then a successor could start, or has.
@@ -226,8 +254,20 @@ fn identity(owner: &OwnerRecord) -> ProcessIdentity {
     ProcessIdentity { boot: owner.boot.clone(), ns: owner.ns, pid: owner.pid, start: owner.start }
 }
 
-/// Ends the owner of the lock: TERM, a grace, KILL, each through a handle whose identity was read again after it was had.
-fn end_owner(root: &StateRoot, found: &BrokerStatusResult) -> Result<(), WireError> {
+/// One signal, and how long its effect may take, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    signal: Signal,
+    ms: u64,
+}
+
+/// What ends an owner that does not answer.
+const FORCED: [Ending; 2] =
+    [Ending { signal: Signal::SIGTERM, ms: SILENT_GRACE_MS }, Ending { signal: Signal::SIGKILL, ms: SILENT_GRACE_MS }];
+
+/// Ends the owner of the lock, signal by signal, each through a handle whose identity was read again after it was had. Says whether it took more
+/// than the first.
+fn signal_owner(root: &StateRoot, found: &BrokerStatusResult, endings: &[Ending]) -> Result<bool, WireError> {
     let denied = |message: String| WireError::new(ErrorCode::Denied, message).reason("identity");
     let Some(owner) = &found.lock.owner else {
         return Err(denied("the lock is held and its record cannot be read, so nobody can be ended safely".to_owned()));
@@ -241,20 +281,22 @@ fn end_owner(root: &StateRoot, found: &BrokerStatusResult) -> Result<(), WireErr
     let failed = |error: std::io::Error| denied(format!("process {} cannot be ended: {error}", owner.pid));
     let handle = match Handle::open(&identity(owner)).map_err(failed)? {
         Opened::Process(handle) => handle,
-        Opened::Gone => return Ok(()),
+        Opened::Gone => return Ok(false),
         Opened::Foreign => {
             return Err(denied(
                 "the owner belongs to another boot or container and cannot be judged from here".to_owned(),
             ));
         }
     };
-    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        handle.send(signal).map_err(failed)?;
-        if handle.wait_end(SILENT_GRACE_MS).map_err(failed)? {
-            return Ok(());
+    for (index, Ending { signal, ms }) in endings.iter().enumerate() {
+        handle.send(*signal).map_err(failed)?;
+        if handle.wait_end(*ms).map_err(failed)? {
+            return Ok(index > 0);
         }
     }
-    Err(WireError::new(ErrorCode::Timeout, format!("process {} does not end, not even after KILL", owner.pid)))
+    let last = endings.last().map_or("nothing", |ending| ending.signal.as_str());
+    let message = format!("process {} holds the lock and has not ended after {last}", owner.pid);
+    Err(WireError::new(ErrorCode::Timeout, message).reason("leaving").with("remedy", "ostler shutdown --force"))
 }
 
 fn refuse(found: &BrokerStatusResult) -> WireError {

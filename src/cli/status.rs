@@ -63,13 +63,18 @@ fn look_once(
     hurried: bool,
 ) -> Result<BrokerStatusResult, WireError> {
     let mut degraded = Vec::new();
-    let mut is_full = false;
+    let mut answered = false;
     match context.ask(root, Method::BrokerStatus, &BrokerStatusParams {}, deadline) {
         Ok(status) => return Ok(status),
         Err(error) if error.code == ErrorCode::Timeout && hurried => return Err(error),
         // It answered, if only that it is full: it is there, and works for others.
         Err(error) if matches!(error.code, ErrorCode::Capacity | ErrorCode::Busy) => {
-            is_full = true;
+            answered = true;
+            degraded.push(error.message);
+        }
+        // So is one with which this version shares no protocol, or not this call: what there is to know stands in files that all versions write.
+        Err(error) if is_other_version(&error) => {
+            answered = true;
             degraded.push(error.message);
         }
         // Nobody there is no trouble; anything else may explain the state below.
@@ -96,11 +101,17 @@ fn look_once(
     degraded.extend(discovery::obstacle(root));
     let mut status = without_broker(judge(evidence), lock, degraded);
     status.ledger = ledger_head(root);
-    if is_full {
+    if answered {
         status.state = RunState::Running;
         status.broker = discovery::read(root.folder()).ok().and_then(Found::record).map(|record| record.broker);
     }
     Ok(status)
+}
+
+/// Whether a broker said that it shares no version of the protocol with this program, or does not know what was asked.
+pub(super) fn is_other_version(error: &WireError) -> bool {
+    error.code == ErrorCode::UnknownMethod
+        || error.code == ErrorCode::ProtocolMismatch && error.data.contains_key("max")
 }
 
 /// What is known about a root whose broker does not answer.

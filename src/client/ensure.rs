@@ -33,7 +33,7 @@ use crate::rpc::report::Stage;
 use crate::rpc::wire::{Broker, HelloResult, Role, RootId};
 
 /// Name of the herd guard in the state root.
-const GUARD_NAME: &str = "start.lock";
+pub(super) const GUARD_NAME: &str = "start.lock";
 /// Starts that may die before that is the answer.
 const STARTS_MAX: u32 = 3;
 /// Longest credential file, bytes.
@@ -125,6 +125,12 @@ pub(super) fn connect_or_start(options: &ClientOptions) -> Result<Met, WireError
     };
     pass(Point::EnsureGuarded);
     search.start()
+}
+
+/// Starts a broker whether or not one is published, and meets whoever is the broker then.
+pub(super) fn start(options: &ClientOptions, root: &StateRoot) -> Result<Met, WireError> {
+    let deadline = options.deadline.at_most(options.ensure_within);
+    Search::new(options, root, deadline).start()
 }
 
 /// Pauses between two looks at the record.

@@ -10,10 +10,13 @@ mod call;
 mod ensure;
 /// Starting a broker and following its report.
 mod start;
+/// One broker in place of another.
+pub mod takeover;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::os::build::build;
 use crate::os::deadline::Deadline;
 use crate::os::environment::Environment;
 use crate::rpc::wire::ClientInfo;
@@ -82,7 +85,7 @@ impl ClientOptions {
             deadline,
             ensure_within: ENSURE_WITHIN,
             credential: Credential::Owner,
-            client: ClientInfo { name: "ostler".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            client: ClientInfo { name: "ostler".to_owned(), version: build().version.to_owned() },
             program: Program::Own,
             environment: Environment::process().clone(),
         }

@@ -12,7 +12,7 @@ use nix::libc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::wire::{Exit, ExitRecord, FileIdentity, VERSION};
+use super::wire::{Exit, ExitRecord, FileIdentity, version};
 use crate::os::durable::{self, Point};
 use crate::os::entropy;
 
@@ -300,7 +300,7 @@ struct StoredExit {
 
 fn complete_page(record: &ExitRecord) -> Vec<u8> {
     let mut record = record.clone();
-    assert_eq!(record.version, VERSION, "this program writes its own version");
+    assert_eq!(record.version, version(), "this program writes its own version");
     loop {
         let page = padded(&StoredExit { complete: true, record: Some(record.clone()) });
         if page.len() == EXIT_FILE_BYTES {

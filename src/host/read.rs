@@ -12,7 +12,7 @@ pub use super::spool::frame::Stream;
 use super::spool::frame::{HEADER_BYTES, Header, Kind};
 pub use super::spool::reader::Piece;
 use super::spool::reader::{SpoolReader, extent};
-use super::wire::{HostRecord, Line, Reply, Request, RequestLine, VERSION};
+use super::wire::{HostRecord, Line, Reply, Request, RequestLine, version};
 use crate::os::identity::Liveness;
 use crate::os::signal::{Handle, Opened};
 
@@ -182,7 +182,8 @@ impl Connection {
         let path = path.ok_or_else(|| io::Error::other("an address of another kind"))?;
         let stream = UnixStream::connect(path)?;
         let mut connection = Self { stream: BufReader::with_capacity(128 * 1024, stream), next: 0 };
-        let hello = Request::Hello { version: VERSION, secret: record.secret.clone(), generation: None };
+        let hello =
+            Request::Hello { version: record.version.min(version()), secret: record.secret.clone(), generation: None };
         let reply = connection.ask(hello)?;
         let meant = matches!(&reply, Reply::Hello(hello) if hello.incarnation == record.endpoint.incarnation);
         if meant { Ok(connection) } else { Err(io::Error::other("another host answers at that address")) }

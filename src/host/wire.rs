@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 
 pub use super::cause::Cause;
 pub use super::prompt::SessionTurn;
+use crate::os::build::build;
 use crate::os::identity::ProcessIdentity;
 
 /// Version of the host wire and of the host's files.
-pub const VERSION: u32 = 1;
+pub fn version() -> u32 {
+    build().host_wire
+}
+
 /// Longest request line before `hello`, in bytes.
 pub const HELLO_BYTES_MAX: usize = 4 * 1024;
 /// Longest request line afterwards, in bytes.
@@ -50,7 +54,7 @@ pub struct Endpoint {
 /// `host.json`: written and synced before the gate opens, so the command has run only if this exists.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRecord {
-    /// [`VERSION`].
+    /// [`version()`].
     pub version: u32,
     /// Product version of the host's binary.
     pub product: String,
@@ -136,7 +140,7 @@ pub enum StartPhase {
 /// `exit.json`. Written at its full size before the command runs and completed in place, so a full disk cannot lose it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExitRecord {
-    /// [`VERSION`].
+    /// [`version()`].
     pub version: u32,
     /// How it ended.
     pub exit: Exit,
@@ -186,7 +190,7 @@ pub struct RequestLine {
 pub enum Request {
     /// The first request of every connection.
     Hello {
-        /// [`VERSION`] of the asker.
+        /// [`version()`] of the asker.
         version: u32,
         /// The episode's secret.
         secret: String,
@@ -358,7 +362,7 @@ pub enum Delivery {
 /// The host introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`VERSION`] of the host.
+    /// [`version()`] of the host.
     pub version: u32,
     /// Product version of the host.
     pub product: String,

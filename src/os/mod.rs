@@ -5,6 +5,8 @@
 
 /// Bytes of the system that are usually, but not always, text.
 pub mod arg;
+/// Which build of ostler this is.
+pub mod build;
 /// Wall and boot time.
 pub mod clock;
 /// One deadline for a whole command.

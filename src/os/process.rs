@@ -57,6 +57,21 @@ pub fn is_stopped(pid: u32) -> bool {
     matches!(stat(pid), Ok(Some(row)) if row.stopped)
 }
 
+/// The program that a process executes, also where its file was replaced or removed. As long as this is open it can be started again, from
+/// [`image_path`].
+///
+/// # Errors
+/// If it has ended, or is somebody else's.
+pub fn image(pid: u32) -> io::Result<fs::File> {
+    fs::File::open(format!("/proc/{pid}/exe"))
+}
+
+/// Where the program of [`image`] can be started from, by this process or a child of it.
+pub fn image_path(image: &fs::File) -> std::path::PathBuf {
+    use std::os::fd::AsRawFd;
+    format!("/proc/{}/fd/{}", std::process::id(), image.as_raw_fd()).into()
+}
+
 /// Every process that is shown to us.
 ///
 /// # Errors

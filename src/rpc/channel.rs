@@ -12,7 +12,7 @@ use super::error::{ErrorCode, WireError};
 use super::frame::{FRAME_BYTES_MAX, Lines};
 use super::hello::{self, Mismatch};
 use super::record::Record;
-use super::wire::{ClientInfo, HelloParams, HelloResult, PROTOCOL, Role, encode_value};
+use super::wire::{ClientInfo, HelloParams, HelloResult, ProtocolRange, Role, encode_value};
 use crate::os::deadline::{Deadline, Pauses};
 use crate::os::socket::{PeerError, same_user};
 
@@ -102,7 +102,7 @@ impl Channel {
     /// As [`Channel::send`], but a connection that the broker closed is left to [`Channel::hear_hello`]: it says why.
     pub fn say_hello(&mut self, speaker: Speaker<'_>, deadline: Deadline) -> Result<(), ChannelError> {
         let params = HelloParams {
-            protocol: PROTOCOL,
+            protocol: ProtocolRange::of_build(),
             client: speaker.client.clone(),
             token: speaker.token.to_owned(),
             role: speaker.role,

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::*;
 use crate::rpc::record::{Record, SCHEMA};
 use crate::rpc::tiny::Tiny;
-use crate::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+use crate::rpc::wire::{Broker, ProtocolRange, RootId, Timestamp};
 
 fn tiny() -> Tiny {
     let broker = Broker {
@@ -17,7 +17,7 @@ fn tiny() -> Tiny {
         generation: 1,
         incarnation: "i".to_owned(),
         version: "0.1.0".to_owned(),
-        protocol: PROTOCOL,
+        protocol: ProtocolRange::of_build(),
         endpoint: "unix:/nowhere".to_owned(),
         root: "/root".into(),
         started_at: Timestamp::from_us(0),

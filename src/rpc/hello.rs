@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::error::{ErrorCode, WireError};
 use super::record::Record;
 use super::service::Service;
-use super::wire::{Encoded, HelloParams, HelloResult, Identity, PROTOCOL, decode, encode};
+use super::wire::{Encoded, HelloParams, HelloResult, Identity, ProtocolRange, decode, encode};
 
 /// How long hello may take: from accept to the client's request, and from that to the answer (contract section 4).
 pub const WITHIN: Duration = Duration::from_secs(5);
@@ -18,14 +18,10 @@ pub const WITHIN: Duration = Duration::from_secs(5);
 /// `invalid_input`, `protocol_mismatch`, and what the service says of the token. Each ends the connection.
 pub fn answer<S: Service>(service: &S, params: Value) -> Result<(Encoded, Identity), WireError> {
     let params: HelloParams = decode(params)?;
-    let Some(protocol) = PROTOCOL.common(params.protocol) else {
-        let message = format!(
-            "this broker speaks protocol {} to {}, the client {} to {}",
-            PROTOCOL.min, PROTOCOL.max, params.protocol.min, params.protocol.max
-        );
-        return Err(WireError::new(ErrorCode::ProtocolMismatch, message)
-            .with("min", PROTOCOL.min)
-            .with("max", PROTOCOL.max));
+    let (ours, theirs) = (ProtocolRange::of_build(), params.protocol);
+    let Some(protocol) = ours.common(theirs) else {
+        let message = format!("this broker speaks protocol {ours}, the client {theirs}");
+        return Err(WireError::new(ErrorCode::ProtocolMismatch, message).with("min", ours.min).with("max", ours.max));
     };
     let identity = service.authenticate(&params.token, params.role)?;
     let result = HelloResult {
@@ -75,7 +71,7 @@ pub fn check(hello: &HelloResult, record: &Record) -> Result<(), Mismatch> {
     if (&said.incarnation, said.generation) != (&recorded.incarnation, recorded.generation) {
         return Err(Mismatch::Incarnation);
     }
-    if hello.protocol < PROTOCOL.min || hello.protocol > PROTOCOL.max {
+    if !ProtocolRange::of_build().holds(hello.protocol) {
         return Err(Mismatch::Protocol);
     }
     Ok(())

@@ -14,7 +14,7 @@ use crate::rpc::frame::{FRAME_BYTES_MAX, HELLO_FRAME_BYTES_MAX};
 use crate::rpc::hello::Mismatch;
 use crate::rpc::record::{Record, SCHEMA};
 use crate::rpc::tiny::Tiny;
-use crate::rpc::wire::{Broker, ClientInfo, PROTOCOL, Role, RootId, Timestamp};
+use crate::rpc::wire::{Broker, ClientInfo, ProtocolRange, Role, RootId, Timestamp};
 
 struct Door {
     _home: tempfile::TempDir,
@@ -74,7 +74,7 @@ impl Door {
 
     fn hello(&self) -> String {
         json!({"jsonrpc": "2.0", "id": 0, "method": "hello", "params": {
-            "protocol": PROTOCOL, "client": {"name": "t", "version": "1"}, "token": self.record.token, "as": "owner"}})
+            "protocol": ProtocolRange::of_build(), "client": {"name": "t", "version": "1"}, "token": self.record.token, "as": "owner"}})
         .to_string()
     }
 }
@@ -123,7 +123,7 @@ fn record(address: &str) -> Record {
         generation: 3,
         incarnation: "i".to_owned(),
         version: "0.1.0".to_owned(),
-        protocol: PROTOCOL,
+        protocol: ProtocolRange::of_build(),
         endpoint: address.to_owned(),
         root: "/root".into(),
         started_at: Timestamp::from_us(0),

@@ -19,6 +19,8 @@ use crate::os::clock;
 #[derive(Debug)]
 pub struct Tiny {
     record: Record,
+    /// It is so old that it knows no method.
+    pub knows_nothing: bool,
     /// Calls that wait for ever and have not been dropped.
     pub waiting: AtomicUsize,
     /// Calls that were begun.
@@ -46,7 +48,7 @@ impl Tiny {
     /// A service for the broker of this record.
     pub fn new(record: Record) -> Tiny {
         let none = || AtomicUsize::new(0);
-        Tiny { record, waiting: none(), begun: none(), go_on: Notify::new(), stopped: none() }
+        Tiny { record, knows_nothing: false, waiting: none(), begun: none(), go_on: Notify::new(), stopped: none() }
     }
 }
 
@@ -90,6 +92,9 @@ impl Service for Tiny {
     /// bytes without end, `session.spawn` echoes its key, the rest echoes its parameters.
     async fn call(&self, caller: Caller, method: Method, params: Value) -> Result<Encoded, WireError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
+        if self.knows_nothing {
+            return Err(WireError::new(ErrorCode::UnknownMethod, format!("there is no {}", method.name())));
+        }
         if method == Method::SessionWait {
             self.waiting.fetch_add(1, Ordering::SeqCst);
             let _waiting = Waiting(&self.waiting);

@@ -48,3 +48,7 @@ mod stampede;
 mod starts;
 /// One who is told of events.
 pub(crate) mod subscriber;
+/// One broker in place of another.
+mod upgrade;
+/// Programs of several versions at one root.
+mod versions;

@@ -6,7 +6,7 @@ use super::letters;
 use super::random::Random;
 use super::trace::Checked;
 use super::turns;
-use ostler::host::wire::{Endpoint, Exit, ExitRecord, HostRecord, StartFailure, StartPhase, VERSION};
+use ostler::host::wire::{Endpoint, Exit, ExitRecord, HostRecord, StartFailure, StartPhase, version};
 use ostler::machine::Digest;
 
 /// How the world treats hosts.
@@ -83,7 +83,7 @@ fn write_record(computer: &mut Computer, pid: u32, host: &Host) -> &'static str 
     let Some(episode) = computer.episode_mut(&host.run) else { return "has no folder" };
     let incarnation = incarnation(pid, command.pid);
     let record = HostRecord {
-        version: VERSION,
+        version: version(),
         product: "0.1.0".to_owned(),
         session: session.to_string(),
         episode: number,
@@ -158,6 +158,6 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
 fn complete(computer: &mut Computer, run: &Run, exit: Exit) {
     let ended_us = computer.now().wall_us;
     if let Some(episode) = computer.episode_mut(run) {
-        episode.exit = Some(ExitRecord { version: VERSION, exit, ended_us });
+        episode.exit = Some(ExitRecord { version: version(), exit, ended_us });
     }
 }

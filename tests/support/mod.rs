@@ -28,5 +28,8 @@ pub(crate) const SOON: std::time::Duration = std::time::Duration::from_secs(30);
 /// The product.
 pub(crate) const OSTLER: &str = env!("CARGO_BIN_EXE_ostler");
 
+/// Path of the same product as another build: version 0.2.0, protocol 1 to 2, host wire 2 (`tools/next`).
+pub(crate) const NEXT: &str = env!("CARGO_BIN_EXE_ostler-next");
+
 /// The stand-in for an agent.
 pub(crate) const FIXTURE: &str = env!("CARGO_BIN_EXE_ostler-fixture");

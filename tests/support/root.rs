@@ -99,9 +99,14 @@ impl Root {
 
     /// The product with `arguments`, ready to run in this root's environment and nothing else.
     pub(crate) fn command<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, arguments: I) -> Command {
-        let (program, leading) = self.program.split_first().expect("a root is made with a program");
-        let mut command = Command::new(program);
-        command.args(leading).args(arguments).current_dir(self.folder()).stdin(Stdio::null());
+        self.command_of(OSTLER, arguments)
+    }
+
+    /// The same with the product as another build.
+    pub(crate) fn command_of<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, build: &str, arguments: I) -> Command {
+        let mut words = self.program.iter().map(|word| if word == OSTLER { OsStr::new(build) } else { word });
+        let mut command = Command::new(words.next().expect("a root is made with a program"));
+        command.args(words).args(arguments).current_dir(self.folder()).stdin(Stdio::null());
         command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8");
         command.env("OSTLER_ROOT", self.path());
         for (name, inner) in [("HOME", "home"), ("XDG_RUNTIME_DIR", "run"), ("TMPDIR", "tmp")] {

@@ -19,7 +19,7 @@ use ostler::os::runtime::RuntimeFolder;
 use ostler::rpc::error::{ErrorCode, WireError};
 use ostler::rpc::listener::{Bound, Server, bind};
 use ostler::rpc::tiny::Tiny;
-use ostler::rpc::wire::{Broker, PROTOCOL, RootId, Timestamp};
+use ostler::rpc::wire::{Broker, ProtocolRange, RootId, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a test can order, in `OSTLER_TEST_CONTENDER`.
@@ -33,6 +33,10 @@ enum Order {
     Die,
     /// Never come to publish, until `go` stands in the state root.
     Hang,
+    /// Know no method, as if it were of a version before all of them.
+    KnowNothing,
+    /// The same, and not leave when TERM asks for it.
+    Stay,
 }
 
 fn order() -> Order {
@@ -42,6 +46,8 @@ fn order() -> Order {
         Some("fail") => Order::Fail,
         Some("die") => Order::Die,
         Some("hang") => Order::Hang,
+        Some("know-nothing") => Order::KnowNothing,
+        Some("stay") => Order::Stay,
         Some(other) => panic!("what is {other}?"),
     }
 }
@@ -95,7 +101,7 @@ fn start(path: &Path, reporter: &mut Reporter) -> Result<Start, WireError> {
     tracing::info!(reclaimed = ?acquired.reclaimed, swept = ?acquired.swept, "lock taken");
     reporter.stage(Stage::Beat);
     match order() {
-        Order::Behave => {}
+        Order::Behave | Order::KnowNothing | Order::Stay => {}
         Order::Fail => return Err(WireError::new(ErrorCode::StorageFull, "as ordered")),
         Order::Die => panic!("dying as ordered"),
         Order::Hang => {
@@ -135,7 +141,9 @@ async fn serve(started: Started, mut reporter: Reporter) -> ExitCode {
         socket_name: name.clone(),
         socket: bound.standing,
     };
-    let server = Server::new(Arc::new(Tiny::new(record.clone())));
+    let mut tiny = Tiny::new(record.clone());
+    tiny.knows_nothing = matches!(order(), Order::KnowNothing | Order::Stay);
+    let server = Server::new(Arc::new(tiny));
     tokio::spawn(server.clone().accept(bound));
     reporter.stage(Stage::Publish);
     discovery::publish(&root, &record).expect("the record can be published");
@@ -143,7 +151,7 @@ async fn serve(started: Started, mut reporter: Reporter) -> ExitCode {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
-            _ = terminate.recv() => break,
+            _ = terminate.recv() => if order() != Order::Stay { break },
             _ = second.tick() => {}
         }
         match watch.check(&root) {
@@ -177,7 +185,7 @@ fn record(root: &StateRoot, acquired: &Acquired, bound: &Bound, incarnation: &st
         generation: 1,
         incarnation: incarnation.to_owned(),
         version: acquired.owner().version.clone(),
-        protocol: PROTOCOL,
+        protocol: ProtocolRange::of_build(),
         endpoint: bound.address.clone(),
         root: root.path().into(),
         started_at: Timestamp::from_us(ostler::os::clock::wall_us()),

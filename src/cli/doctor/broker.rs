@@ -5,6 +5,7 @@ use crate::broker::discovery::{self, Found};
 use crate::broker::front::NO_RECORDS;
 use crate::cli::context::Context;
 use crate::cli::status;
+use crate::os::build::build;
 use crate::os::folder::Kind;
 use crate::os::paths::StateRoot;
 use crate::os::runtime::RuntimeFolder;
@@ -35,14 +36,14 @@ pub(super) fn check(root: &StateRoot, context: &Context) -> (Vec<Check>, Option<
 /// Whether the broker is of this program's version. Sessions go on while it is replaced.
 fn version(status: &BrokerStatusResult) -> Check {
     const CHECK: &str = "version";
-    let ours = env!("CARGO_PKG_VERSION");
+    let ours = build().version;
     match &status.broker {
         None => Check::skip(CHECK, format!("this is {ours}; no broker answers")),
         Some(broker) if broker.version == ours => Check::ok(CHECK, format!("broker and program are {ours}")),
         Some(broker) => Check::warn(
             CHECK,
             format!("the broker is {}, and this program {ours}", broker.version),
-            "ostler shutdown; the next command starts this version, and sessions go on",
+            "ostler upgrade; sessions go on",
         ),
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::host::files;
 use crate::host::wire::{
     Delivery, Hello, HostRecord, Line, Push, Refusal, RefusalCode, Reply, Request, RequestLine, Status, Stopped,
-    VERSION,
+    version,
 };
 
 /// Pushes that may wait for the broker; beyond it the host waits.
@@ -91,7 +91,9 @@ impl Link {
         let (push, pushes) = mpsc::channel(PUSHES_MAX);
         tokio::spawn(carry(reader, writer, calls, push));
         let mut link = Self { requests, delivers: false };
-        let hello = Request::Hello { version: VERSION, secret: record.secret.clone(), generation: Some(generation) };
+        // Each is spoken to in its own version: a host outlives many brokers, older and newer ones.
+        let version = record.version.min(version());
+        let hello = Request::Hello { version, secret: record.secret.clone(), generation: Some(generation) };
         let Reply::Hello(hello) = link.request(hello).await? else {
             return Err(LinkError::Protocol("another answer than hello".into()));
         };

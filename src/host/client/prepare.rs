@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 
 use crate::host::files::{self, CREDENTIAL, FileError, LIFE_LOCK, SPEC_JSON};
 use crate::host::spec::{Spec, SpecError};
-use crate::host::wire::VERSION;
 use crate::os::durable::{self, Point};
 use crate::os::entropy;
 
@@ -109,6 +108,9 @@ pub fn read_credential(root: &Path, session: &str) -> Option<String> {
     let bytes = files::read(&files::session_folder(root, session).join(CREDENTIAL)).ok()??;
     Some(String::from_utf8(bytes).ok()?.trim_end().to_owned())
 }
+
+/// Version of `spec.json`.
+const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

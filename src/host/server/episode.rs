@@ -21,7 +21,7 @@ use crate::host::files::{self, Document, ExitFile, HOST_JSON};
 use crate::host::prompt::Prompt;
 use crate::host::spec::{Spec, Stdin};
 use crate::host::wire::{
-    EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, VERSION,
+    EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, version,
 };
 use crate::os::clock;
 use crate::os::fail::{Point, pass};
@@ -243,7 +243,7 @@ impl Episode {
     /// From here the episode's command has ended, durably.
     fn record_exit(&mut self, exit: Exit) {
         self.progress();
-        let record = ExitRecord { version: VERSION, exit, ended_us: self.last_seen_us };
+        let record = ExitRecord { version: version(), exit, ended_us: self.last_seen_us };
         // If the disk fails in place, the push still tells; whoever asks later gets "host died", which is then true.
         pass(Point::HostExitSeen);
         drop(self.files.exit.complete(&record));

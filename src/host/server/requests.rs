@@ -14,7 +14,7 @@ use super::limits::{GRACE_MS_MAX, READ_BYTES_MAX, READERS_MAX};
 use crate::host::spec::Stdin;
 use crate::host::spool::frame::{HEADER_BYTES, Header, Kind, PAYLOAD_BYTES_MAX, position_frame};
 use crate::host::spool::reader::{Piece, SpoolReader};
-use crate::host::wire::{Hello, INPUT_BYTES_MAX, Line, RefusalCode, Reply, Request, RequestLine, Stopped, VERSION};
+use crate::host::wire::{Hello, INPUT_BYTES_MAX, Line, RefusalCode, Reply, Request, RequestLine, Stopped};
 use crate::os::fail::{Point, pass};
 
 /// What this host can be asked, beyond `hello`.
@@ -91,7 +91,7 @@ impl Episode {
             return Err((RefusalCode::InvalidInput, "hello was said".into()));
         }
         if version == 0 {
-            return Err((RefusalCode::ProtocolMismatch, format!("this host speaks version {VERSION}")));
+            return Err((RefusalCode::ProtocolMismatch, format!("this host speaks version {}", self.record.version)));
         }
         if !same(secret, &self.record.secret) {
             return Err((RefusalCode::Unauthenticated, "this is not the episode's secret".into()));
@@ -116,7 +116,7 @@ impl Episode {
             self.told();
         }
         Ok(Answer::Say(Reply::Hello(Box::new(Hello {
-            version: VERSION,
+            version: self.record.version,
             product: self.record.product.clone(),
             session: self.record.session.clone(),
             episode: self.record.episode,

@@ -33,7 +33,8 @@ use crate::host::marker;
 use crate::host::prompt::Prompt;
 use crate::host::spec::{Adapter, Spec, Stdin};
 use crate::host::spool::writer::Spool;
-use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, VERSION};
+use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, version};
+use crate::os::build::build;
 use crate::os::fail::{Point, pass};
 use crate::os::identity::ProcessIdentity;
 use crate::os::{clock, entropy};
@@ -114,7 +115,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     if let Err(error) = gate.write_all(&[1]) {
         // Killed at its gate. The record says that it may have run, so the exit says that it has not.
         let failure = failed("the command's process is gone")(error);
-        let record = ExitRecord { version: VERSION, exit: Exit::Error(failure.clone()), ended_us: clock::wall_us() };
+        let record = ExitRecord { version: version(), exit: Exit::Error(failure.clone()), ended_us: clock::wall_us() };
         drop(exit_file.complete(&record));
         return Err(failure);
     }
@@ -224,8 +225,8 @@ fn record(
     let nonce = entropy::hex::<16>();
     let incarnation = incarnation::of(&arguments.session, arguments.episode, &host, &nonce);
     Ok(HostRecord {
-        version: VERSION,
-        product: env!("CARGO_PKG_VERSION").into(),
+        version: version(),
+        product: build().version.into(),
         session: arguments.session.clone(),
         episode: arguments.episode,
         host,

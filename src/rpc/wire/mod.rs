@@ -4,6 +4,7 @@
 //! never depends on its value (an [`Arg`](crate::os::arg::Arg) is the one union, as the contract has it), times are RFC 3339 UTC with
 //! microseconds, durations whole milliseconds named `..._ms`.
 
+use crate::os::build::build;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -66,9 +67,6 @@ pub use session::{
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;
 
-/// The protocol versions this build speaks.
-pub const PROTOCOL: ProtocolRange = ProtocolRange { min: 1, max: 1 };
-
 /// A range of protocol versions, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub struct ProtocolRange {
@@ -79,10 +77,27 @@ pub struct ProtocolRange {
 }
 
 impl ProtocolRange {
+    /// What the build of this process speaks.
+    pub fn of_build() -> ProtocolRange {
+        let (min, max) = build().protocol;
+        ProtocolRange { min, max }
+    }
+
+    /// Whether it holds this version.
+    pub fn holds(self, version: u32) -> bool {
+        (self.min..=self.max).contains(&version)
+    }
+
     /// The highest version both speak.
     pub fn common(self, other: ProtocolRange) -> Option<u32> {
         let version = self.max.min(other.max);
         (version >= self.min && version >= other.min).then_some(version)
+    }
+}
+
+impl std::fmt::Display for ProtocolRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} to {}", self.min, self.max)
     }
 }
 

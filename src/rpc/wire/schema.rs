@@ -27,7 +27,7 @@ pub fn schema() -> Value {
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ostler protocol",
-        "protocol": PROTOCOL,
+        "protocol": ProtocolRange::of_build(),
         "methods": methods,
         "notifications": notifications,
         "error": error,

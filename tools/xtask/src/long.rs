@@ -89,6 +89,12 @@ const JOBS: &[Job] = &[
         budget_seconds: 1800,
     },
     Job {
+        name: "upgrades",
+        prefix: "long_upgrades",
+        what: "fifty upgrades and fifty downgrades between two builds, with twenty sessions that write and ten clients that call (--rounds N)",
+        budget_seconds: 1800,
+    },
+    Job {
         name: "stampedes",
         prefix: "long_stampede",
         what: "find-or-start: twenty rounds of fifty clients at once, on new roots and after kills, with and without probers",
