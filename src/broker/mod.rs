@@ -52,6 +52,8 @@ pub mod lock;
 pub mod log;
 /// What became of an episode.
 mod looks;
+/// A broker that a service manager started.
+mod managed;
 /// Calls about messages.
 mod messages;
 /// Notices as their session reads them.

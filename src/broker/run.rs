@@ -13,6 +13,7 @@ use super::hosts::{BLOCKING_THREADS, Hosts};
 use super::idle::Idle;
 use super::inbox::{Inbox, Post};
 use super::leaving::{leave_in_order, stop_all};
+use super::managed;
 use super::passed;
 use super::published::{At, Published, keep_published};
 use super::render::Renderer;
@@ -31,6 +32,7 @@ use crate::os::deadline::Deadline;
 use crate::os::fail::{Point, pass};
 use crate::os::limits::descriptors_left;
 use crate::os::priority;
+use crate::os::supervisor::{self, News};
 use crate::os::{memory, signal};
 use crate::rpc::channel::{ChannelError, HelloError};
 use crate::rpc::convert::{lack_or, no_process_or, storage_code};
@@ -109,6 +111,7 @@ pub fn run(root: &Path, config: Config) -> End {
     let begun = match start::begin(root, &mut reporter) {
         Ok(begun) => begun,
         Err(NotBegun::Lost(winner)) => {
+            managed::superfluous(&winner);
             reporter.lost(&winner);
             return End::Left;
         }
@@ -208,6 +211,7 @@ async fn live(begun: Begun, mut reporter: Reporter, config: Config) -> End {
     tracing::info!(generation = front.broker.generation, endpoint = front.broker.endpoint, "ready");
     pass(Point::StartReport);
     reporter.ready(&front.broker);
+    supervisor::tell(&News::Serving);
     pass(Point::StartReported);
     drop(tokio::spawn(ticks(deadlines, posts.clone())));
     let ledger = LedgerWatch::new(scrub.0, scrub.1, scrubbed);
@@ -223,6 +227,7 @@ async fn live(begun: Begun, mut reporter: Reporter, config: Config) -> End {
     // From here to the end of listening nothing else runs: nobody is let in between the two.
     pass(Point::ShutdownStop);
     draining.send_replace(true);
+    supervisor::tell(&News::Leaving);
     pass(Point::ShutdownAsked);
     if let Err(error) = lock.leaving_mark() {
         tracing::warn!(%error, "who looks from outside cannot tell that this broker is leaving");
@@ -359,6 +364,7 @@ async fn open(begun: &Begun, posts: &Inbox, reporter: &mut Reporter, config: Con
     });
     let server = Server::new(Arc::new(Door(Arc::clone(&front))));
     drop(tokio::spawn(server.clone().accept(bound)));
+    managed::serve_knocks(&server);
     pass(Point::StartListening);
     reporter.stage(Stage::Hello);
     own_hello(record.clone()).await?;

@@ -57,5 +57,7 @@ pub mod socket;
 pub mod spawn;
 /// Standard output and error without a buffer.
 pub mod stdio;
+/// What a service manager and this process tell each other.
+pub mod supervisor;
 /// Word that something in a folder has changed.
 pub mod watch;

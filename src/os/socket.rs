@@ -65,6 +65,14 @@ pub fn listen(path: &str) -> io::Result<Listener> {
     ListenerOptions::new().name(name).mode(0o600).reclaim_name(false).create_tokio()
 }
 
+/// The same for a socket at which somebody listened before, and handed it over. Its name is not the caller's to remove.
+///
+/// # Errors
+/// What the system answers.
+pub fn listen_on(handed_over: std::os::unix::net::UnixListener) -> io::Result<Listener> {
+    Ok(Listener::UdSocket(std::os::fd::OwnedFd::from(handed_over).try_into()?))
+}
+
 /// Whether something stands at this path and nobody listens at it any more. Who listens and has no time for us is there; what cannot be asked
 /// counts as that.
 pub fn is_deserted(path: &Path) -> bool {

@@ -152,17 +152,22 @@ impl<S: Service> Server<S> {
     /// Lets connections in until [`Server::stop`]. May run for several sockets at once: one that was lost and one that
     /// took its place.
     pub async fn accept(self, bound: Bound) {
+        self.accept_at(bound.listener).await;
+    }
+
+    /// The same at a socket of another name.
+    pub async fn accept_at(self, listener: Listener) {
         let mut stop = self.shared.stop.subscribe();
         let mut exhausted = Exhausted::new();
         loop {
             let accepted = tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return,
-                accepted = bound.listener.accept() => accepted,
+                accepted = listener.accept() => accepted,
             };
             match accepted {
                 Ok(stream) => self.admit(stream).await,
-                Err(error) => exhausted.handle(&bound.listener, &error).await,
+                Err(error) => exhausted.handle(&listener, &error).await,
             }
         }
     }

@@ -36,6 +36,8 @@ mod leftovers;
 mod lock_storm;
 /// Files of the ledger that go while it is written to.
 mod lost_files;
+/// Under a service manager.
+mod managed;
 /// To be found, and to be fenced.
 mod publication;
 /// Requests that meet.
