@@ -110,6 +110,12 @@ impl Bodies {
         Ok(stored)
     }
 
+    /// How many texts somebody holds that no record may name yet.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        lock(&self.places).values().flat_map(|place| lock(place).held.values().copied().collect::<Vec<_>>()).sum()
+    }
+
     fn place(&self, session: &SessionId, folder: &Path) -> Arc<Mutex<Place>> {
         let mut places = lock(&self.places);
         if places.len() >= PLACES_KEPT {

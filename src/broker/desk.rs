@@ -111,6 +111,12 @@ impl<S: Storage, W: World> Desk<S, W> {
         }
     }
 
+    /// As [`Turn::tickets`].
+    #[cfg(test)]
+    pub(super) fn tickets(&self) -> usize {
+        self.turn.tickets()
+    }
+
     /// Works until the mail is closed. Returns the turn, so that its ledger can be closed.
     ///
     /// # Errors

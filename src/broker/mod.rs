@@ -22,6 +22,8 @@ pub mod discovery;
 pub mod disk;
 /// Evidence of what lives of a session.
 pub mod doubt;
+#[cfg(test)]
+mod dropped;
 /// What subscribers are told.
 pub mod events;
 /// Records as subscribers read them.

@@ -180,6 +180,12 @@ impl<S: Storage, T> Turn<S, T> {
         self.ledger.stands()
     }
 
+    /// How many answers are owed to somebody who waits for an outcome.
+    #[cfg(test)]
+    pub(super) fn tickets(&self) -> usize {
+        self.waiting.values().map(Vec::len).sum()
+    }
+
     /// How often the ledger has synced.
     pub fn syncs(&self) -> u64 {
         self.ledger.sync_count()

@@ -44,6 +44,12 @@ impl View {
         self.head.subscribe()
     }
 
+    /// How many wait for a change, or may.
+    #[cfg(test)]
+    pub(super) fn watchers(&self) -> usize {
+        self.head.receiver_count()
+    }
+
     /// Makes what this turn touched visible. Called by the turn alone, after its sync.
     pub(super) fn publish(&self, work: &mut State, head: Head) {
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);

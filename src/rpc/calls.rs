@@ -65,3 +65,39 @@ impl Drop for Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rpc::error::ErrorCode;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::Waker;
+    use tokio::task::yield_now;
+
+    #[tokio::test]
+    async fn what_changes_something_goes_on_wherever_its_connection_ends_and_what_looks_does_not() {
+        for (changes, polls) in [true, false].into_iter().flat_map(|changes| (0..=3).map(move |polls| (changes, polls)))
+        {
+            let ended = Arc::new(AtomicBool::new(false));
+            let end = Arc::clone(&ended);
+            let mut calls = Calls::default();
+            calls.add(changes, async move {
+                for _ in 0..3 {
+                    yield_now().await;
+                }
+                end.store(true, Ordering::Relaxed);
+                (Value::Null, Err(WireError::new(ErrorCode::Internal, "")))
+            });
+            for _ in 0..polls {
+                let next = std::pin::pin!(calls.next());
+                assert!(next.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+            drop(calls);
+            for _ in 0..10 {
+                yield_now().await;
+            }
+            assert_eq!(ended.load(Ordering::Relaxed), changes, "changes: {changes}, after {polls} polls");
+        }
+    }
+}
