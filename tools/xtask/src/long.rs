@@ -61,7 +61,7 @@ const JOBS: &[Job] = &[
     Job {
         name: "cycles",
         prefix: "long_cycles",
-        what: "ten thousand sessions spawned, stopped and deleted: descriptors, threads, memory and files as before (--rounds N)",
+        what: "ten thousand sessions spawned, stopped and deleted, and as many pairs of them with messages: descriptors, threads, memory and files as before (--rounds N)",
         budget_seconds: 1800,
     },
     Job {
