@@ -1,6 +1,7 @@
 //! `ostler list`: sessions. For programs a page at a time, in the broker's order: as they were created, so that a cursor stays true while
 //! sessions come and go. For eyes all of them, those that live first, each part newest first: what somebody looks for stands at the top and
-//! is never on a page that was not asked for. `--watch` prints the list again each time it differs.
+//! is never on a page that was not asked for. `--watch` prints the list again each time it differs: it subscribes to what changes sessions, so nothing is asked while
+//! nothing changes.
 
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use super::context::{Broker, Context};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::sessions;
-use crate::os::deadline::Pauses;
+use crate::client::Told;
+use crate::os::deadline::{Deadline, Pauses};
 use crate::rpc::error::ErrorCode;
 use crate::rpc::method::Method;
-use crate::rpc::wire::{ListParams, ListResult, Session, SessionStatus};
+use crate::rpc::wire::{EventsSubscribeParams, EventsSubscribeResult, ListParams, ListResult, Session, SessionStatus};
 
 /// List sessions that are not deleted; without --all only those that did not end more than a day ago
 ///
@@ -47,7 +49,11 @@ const ATTEMPT: &str = "list sessions";
 const PAGE: u32 = 1000;
 /// How often a whole list begins again because others made so many lists meanwhile that its cursor was let go.
 const RESTARTS: u32 = 3;
-/// How often `--watch` looks.
+/// Records that change what a list shows.
+const TYPES: [&str; 8] = ["accept", "finish", "host", "session", "fence", "message", "queue", "notice"];
+/// Between two looks of `--watch` where much changes.
+const WATCH_PAUSE: Duration = Duration::from_millis(100);
+/// Between two looks where the broker does not tell of changes.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: Args, context: &Context) -> Result<Exit, Failure> {
@@ -134,20 +140,58 @@ fn show(listed: &Listed, context: &Context) -> Result<(), Failure> {
     })
 }
 
-/// Prints the list whenever it differs from what was printed last, until the deadline.
+/// Prints the list whenever it differs from what was printed last, until the deadline. What happens between the subscription and the look is told, so
+/// nothing is missed; a subscription that ended, with its connection or by itself, is asked for anew before the next look.
 fn watch(look: &Look, context: &Context) -> Result<Exit, Failure> {
     let deadline = context.unlimited();
     let mut broker = context.broker_until(ATTEMPT, deadline)?;
-    let mut pauses = Pauses::new(WATCH_EVERY, WATCH_EVERY);
     let mut shown: Option<Listed> = None;
+    let mut is_told = false;
     loop {
+        if !is_told {
+            is_told = subscribe(&mut broker)?;
+        }
         let listed = look.look(&mut broker)?;
         if shown.as_ref() != Some(&listed) {
             show(&listed, context)?;
             shown = Some(listed);
         }
-        if !pauses.pause(deadline) {
+        let pause = if is_told { WATCH_PAUSE } else { WATCH_EVERY };
+        if !Pauses::new(pause, pause).pause(deadline) {
             return Ok(Exit::Done);
         }
+        if is_told {
+            match broker.client.told(deadline) {
+                Told { ended: true, .. } => is_told = false,
+                Told { event: true, .. } => {}
+                Told { event: false, ended: false } => return Ok(Exit::Done),
+            }
+        }
     }
+}
+
+/// Whether changes are told from now on. If not, the look that follows finds out why, or mends the connection; a broker of another version, or one with too
+/// many subscribers, is looked at now and then.
+fn subscribe(broker: &mut Broker) -> Result<bool, Failure> {
+    let types = TYPES.map(str::to_owned).to_vec();
+    let params = EventsSubscribeParams { types, ..EventsSubscribeParams::default() };
+    // What is known so far is about the connection before this one.
+    broker.client.told(Deadline::after(Duration::ZERO));
+    match broker.call::<EventsSubscribeResult>(Method::EventsSubscribe, &params) {
+        Ok(_) => Ok(true),
+        Err(Failure::Error(report)) if may_pass(report.error.code) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn may_pass(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::BrokerUnreachable
+            | ErrorCode::Draining
+            | ErrorCode::Busy
+            | ErrorCode::Capacity
+            | ErrorCode::UnknownMethod
+            | ErrorCode::Timeout
+    )
 }

@@ -33,6 +33,25 @@ pub struct Client {
     hello_us: u64,
     started: bool,
     next_id: u64,
+    told: Told,
+}
+
+/// What the broker has told unasked since it was last asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// An event of some subscription.
+    pub event: bool,
+    /// A subscription has ended, or the connection with all of them.
+    pub ended: bool,
+}
+
+impl Told {
+    fn take_in(&mut self, incoming: &Incoming) {
+        if let Incoming::Notification { params, .. } = incoming {
+            self.event = true;
+            self.ended |= params["type"] == "end";
+        }
+    }
 }
 
 impl Client {
@@ -65,6 +84,7 @@ impl Client {
             hello_us: clock::boot_us(),
             started,
             next_id: 1,
+            told: Told::default(),
         }
     }
 
@@ -81,6 +101,20 @@ impl Client {
     /// From now on calls have this deadline.
     pub fn set_deadline(&mut self, deadline: Deadline) {
         self.options.deadline = deadline;
+    }
+
+    /// Waits until the broker has told something unasked, and forgets it; what came while a call was answered counts. None is told until the deadline.
+    /// After the end of the connection nothing is told any more: what is asked next goes over another one, on which nothing is subscribed.
+    pub fn told(&mut self, deadline: Deadline) -> Told {
+        while self.told == Told::default() {
+            let heard = self.channel.as_mut().map(|channel| channel.receive(deadline));
+            match heard {
+                Some(Ok(incoming)) => self.told.take_in(&incoming),
+                Some(Err(ChannelError::Late)) => break,
+                Some(Err(_)) | None => self.lose(),
+            }
+        }
+        std::mem::take(&mut self.told)
     }
 
     /// Gives the connection away, for a bridge.
@@ -122,7 +156,7 @@ impl Client {
         let answer = self.attempt(method, &params, &mut false);
         self.options.no_start = no_start;
         if answer.is_err() {
-            self.channel = None;
+            self.lose();
         }
         typed(method, answer??)
     }
@@ -146,12 +180,12 @@ impl Client {
                 Ok(Ok(result)) => return Ok(result),
                 // It did nothing, or did not see the end of it, and is leaving: the next broker does it, or knows.
                 Ok(Err(error)) if error.code == ErrorCode::Draining && method.class() != Class::Control => {
-                    self.channel = None;
+                    self.lose();
                     error
                 }
                 Ok(Err(error)) => return Err(with_key(error)),
                 Err(error) => {
-                    self.channel = None;
+                    self.lose();
                     error
                 }
             };
@@ -176,7 +210,7 @@ impl Client {
         let id = self.next_id;
         self.next_id += 1;
         let deadline = self.options.deadline;
-        let channel = self.connected()?;
+        let (channel, told) = self.connected()?;
         let line = envelope::request(id, method.name(), params);
         // Half a line does nothing; but whether all of it went cannot be told from an error.
         *was_sent = true;
@@ -188,6 +222,7 @@ impl Client {
         pass(Point::CallSent);
         loop {
             let incoming = channel.receive(deadline).map_err(|error| broken(&error))?;
+            told.take_in(&incoming);
             if let Some(answer) = answer_to(incoming, id) {
                 pass(Point::CallAnswered);
                 return Ok(answer);
@@ -195,7 +230,8 @@ impl Client {
         }
     }
 
-    fn connected(&mut self) -> Result<&mut Channel, WireError> {
+    /// The connection, and what is told on it.
+    fn connected(&mut self) -> Result<(&mut Channel, &mut Told), WireError> {
         let channel = match self.channel.take() {
             Some(channel) => channel,
             None => {
@@ -207,7 +243,12 @@ impl Client {
                 met.channel
             }
         };
-        Ok(self.channel.insert(channel))
+        Ok((self.channel.insert(channel), &mut self.told))
+    }
+
+    fn lose(&mut self) {
+        self.channel = None;
+        self.told.ended = true;
     }
 
     fn keyed(&self, method: Method, params: &mut Value) -> Option<String> {

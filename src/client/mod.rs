@@ -21,7 +21,7 @@ use crate::os::deadline::Deadline;
 use crate::os::environment::Environment;
 use crate::rpc::wire::ClientInfo;
 
-pub use call::Client;
+pub use call::{Client, Told};
 pub use ensure::{EnsureReport, ensure};
 
 /// How long finding or starting a broker may take (contract section 4). A test build is more patient: its disk is busy with

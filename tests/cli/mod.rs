@@ -59,6 +59,8 @@ pub(crate) mod shape;
 mod snapshots;
 /// Configuration, completions, manual page, doctor.
 mod tools;
+/// Lists that go on.
+mod watched;
 /// Hostile and clumsy clients at the socket.
 pub(crate) mod wire;
 
