@@ -2,10 +2,10 @@
 //! its report, cut to size, as data, and never in the sentence (requirements R64 and R65).
 
 use super::render;
-use super::reports::{Head, head_of, text_of};
+use super::reports::{Head, head_of, how, text_of, written};
 use super::view::View;
 use crate::machine::{self, Content, Report, SessionId};
-use crate::rpc::wire::{Envelope, Exit, Notice, NoticeKind, REPORT_ENVELOPE_BYTES_MAX, ReportOrigin};
+use crate::rpc::wire::{Envelope, Notice, NoticeKind, REPORT_ENVELOPE_BYTES_MAX, ReportOrigin};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -81,10 +81,7 @@ async fn envelope(root: &Path, report: &Report) -> Envelope {
 
 /// Title, abstract and text, each as far as there is room for it.
 fn filled(report: &Report, head: &Head, text: &str, lost: Option<String>) -> Envelope {
-    let (origin, bytes) = match &report.content {
-        Content::Posted { text, .. } => (ReportOrigin::Session, text.bytes),
-        Content::Ended { .. } => (ReportOrigin::Broker, u64::try_from(text.len()).unwrap_or(u64::MAX)),
-    };
+    let (origin, bytes) = written(report);
     let mut envelope = Envelope {
         id: report.id.to_string(),
         origin,
@@ -136,10 +133,12 @@ pub(super) fn sentence(notice: &machine::Notice, of: &Notice) -> String {
     let reason = of.reason.as_deref().unwrap_or("no reason is recorded");
     let kept = if of.report.is_some() { "" } else { ", which is no longer kept" };
     match notice {
-        machine::Notice::Ended { report: Some(report), .. } => {
-            format!("{session} ended ({}); its last report is {report}{kept}", how(of))
+        machine::Notice::Ended { report: Some(report), exit, .. } => {
+            format!("{session} ended ({}); its last report is {report}{kept}", how(exit))
         }
-        machine::Notice::Ended { report: None, .. } => format!("{session} ended ({}) and left no report", how(of)),
+        machine::Notice::Ended { report: None, exit, .. } => {
+            format!("{session} ended ({}) and left no report", how(exit))
+        }
         machine::Notice::Reported { report, .. } => format!("{session} posted report {report}{kept}"),
         machine::Notice::Message { .. } => {
             let state = of.state.map_or("unknown", |state| state.word());
@@ -149,15 +148,6 @@ pub(super) fn sentence(notice: &machine::Notice, of: &Notice) -> String {
         machine::Notice::Queue { .. } => {
             format!("{} of your messages to {session} will not be delivered: {reason}", of.count)
         }
-    }
-}
-
-fn how(of: &Notice) -> String {
-    match &of.exit {
-        Some(Exit::Code(code)) => format!("exit code {code}"),
-        Some(Exit::Signal(signal)) => format!("signal {signal}"),
-        Some(Exit::Error(error)) => error.reason.clone(),
-        None => "nobody saw how".to_owned(),
     }
 }
 

@@ -269,12 +269,7 @@ fn page(text: &str, offset: u64, most: u64) -> Result<(&str, Option<u64>), WireE
 }
 
 fn document(report: &machine::Report, head: &Read<Head>) -> wire::Report {
-    let (origin, bytes) = match &report.content {
-        Content::Posted { text, .. } => (ReportOrigin::Session, text.bytes),
-        Content::Ended { status, exit } => {
-            (ReportOrigin::Broker, u64::try_from(ended(*status, exit).len()).unwrap_or(u64::MAX))
-        }
-    };
+    let (origin, bytes) = written(report);
     let said = head.as_ref().ok();
     wire::Report {
         id: report.id.to_string(),
@@ -293,14 +288,28 @@ fn document(report: &machine::Report, head: &Read<Head>) -> wire::Report {
     }
 }
 
+/// Whose words a report's text is, and how long it is.
+pub(super) fn written(report: &machine::Report) -> (ReportOrigin, u64) {
+    match &report.content {
+        Content::Posted { text, .. } => (ReportOrigin::Session, text.bytes),
+        Content::Ended { status, exit } => {
+            (ReportOrigin::Broker, u64::try_from(ended(*status, exit).len()).unwrap_or(u64::MAX))
+        }
+    }
+}
+
 /// The broker's own words of an end: facts, and nothing of the session's.
 fn ended(status: Status, exit: &Exit) -> String {
-    let how = match exit {
+    format!("The session ended ({}, {}) and had posted no report in this episode.", status.word(), how(exit))
+}
+
+/// How an episode ended, in words.
+pub(super) fn how(exit: &Exit) -> String {
+    match exit {
         Exit::Code(code) => format!("exit code {code}"),
         Exit::Signal(name) => format!("signal {name}"),
         Exit::Error(error) => error.reason.clone(),
-    };
-    format!("The session ended ({}, {how}) and had posted no report in this episode.", status.word())
+    }
 }
 
 /// What had been sent to a session and was not acknowledged when it posted this report (requirement R56): whoever asks again is told the same.
