@@ -316,14 +316,13 @@ impl Front {
 
     /// Whether a session is idle: nothing of it runs that is known of, and nothing waits for it.
     pub(super) fn is_idle(state: &State, session: &SessionId) -> bool {
-        let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open);
         // A notice that nobody pulls is no work.
         let pushes = state.sessions.get(session).is_some_and(|session| session.adapter.pushes());
         let waits = |message: &Message| {
             matches!(message.state, MessageState::Queued | MessageState::Sending)
                 && (pushes || message.notice.is_none())
         };
-        !open.filter_map(|id| state.messages.get(id)).any(|message| waits(message))
+        !state.open_messages(session).any(|message| waits(message))
     }
 }
 
@@ -334,15 +333,14 @@ fn notice(state: &State, session: &SessionId) -> Option<wire::Stop> {
 
 /// The texts of a session that are still needed: of its open messages, and of its reports.
 fn bodies_of<'a>(state: &'a State, session: &SessionId) -> impl Iterator<Item = &'a Body> {
-    let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
-    open.filter_map(|message| message.body.as_ref()).chain(state.reports_of(session).flat_map(|report| report.bodies()))
+    let open = state.open_messages(session).filter_map(|message| message.body.as_ref());
+    open.chain(state.reports_of(session).flat_map(|report| report.bodies()))
 }
 
 /// A session's messages that it can read, oldest first: while it is being stopped only those that it has had already.
 fn readable(state: &State, session: &SessionId, after: Option<MessageId>, most: usize) -> Vec<Arc<Message>> {
     let stops = notice(state, session).is_some();
-    let open = state.lanes.get(session).into_iter().flat_map(|lane| &lane.open);
-    let open = open.filter(|id| after.is_none_or(|after| **id > after)).filter_map(|id| state.messages.get(id));
+    let open = state.open_messages(session).filter(|message| after.is_none_or(|after| message.id > after));
     let fits = |message: &&Arc<Message>| {
         message.state == MessageState::Delivered || message.state == MessageState::Queued && !stops
     };

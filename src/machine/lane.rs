@@ -61,7 +61,7 @@ pub fn follow(state: &State, now: Time, sid: &SessionId) -> Vec<Event> {
     match rule(session.status) {
         Rule::Hold => Vec::new(),
         Rule::Release => release(state, now, session, lane),
-        Rule::Close => close(state, session, lane),
+        Rule::Close => close(state, session),
     }
 }
 
@@ -81,10 +81,9 @@ fn release(state: &State, now: Time, session: &Session, lane: &Lane) -> Vec<Even
     events
 }
 
-fn close(state: &State, session: &Session, lane: &Lane) -> Vec<Event> {
+fn close(state: &State, session: &Session) -> Vec<Event> {
     let gone = session.status == Status::Deleted;
-    let mut open = lane.open.iter().filter_map(|id| state.messages.get(id));
-    if !open.any(|message| is_closed_with(message, gone)) {
+    if !state.open_messages(&session.id).any(|message| is_closed_with(message, gone)) {
         return Vec::new();
     }
     let reason = if gone { "session_deleted" } else { "session_ended" };
@@ -133,6 +132,11 @@ pub(super) fn event(session: &Session, message: MessageId, change: MessageChange
 }
 
 impl State {
+    /// A session's messages that are open, oldest first.
+    pub fn open_messages(&self, session: &SessionId) -> impl Iterator<Item = &Arc<Message>> {
+        self.lanes.get(session).into_iter().flat_map(|lane| &lane.open).filter_map(|id| self.messages.get(id))
+    }
+
     /// How many messages wait for a session, and how long their texts are in bytes.
     pub fn waiting(&self, sid: &SessionId) -> (usize, u64) {
         let Some(lane) = self.lanes.get(sid) else { return (0, 0) };

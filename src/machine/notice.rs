@@ -170,9 +170,8 @@ fn changed(state: &State, message: &Message, change: &MessageChange, by: Option<
 /// Each sender is told once of all that it had sent and that is lost with the queue.
 fn closed(state: &State, sid: &SessionId, reason: &str) -> Vec<Event> {
     let gone = state.sessions.get(sid).is_some_and(|session| session.status == Status::Deleted);
-    let open = state.lanes.get(sid).into_iter().flat_map(|lane| &lane.open).filter_map(|id| state.messages.get(id));
     // One that was pulled was delivered.
-    let lost = open.filter(|of| of.state != MessageState::Delivered && is_closed_with(of, gone));
+    let lost = state.open_messages(sid).filter(|of| of.state != MessageState::Delivered && is_closed_with(of, gone));
     let mut by_sender: BTreeMap<&SessionId, Vec<MessageId>> = BTreeMap::new();
     for message in lost {
         if let Sender::Session(sender) = &message.from {
