@@ -7,7 +7,7 @@ use super::refused::{bad_name, malformed};
 use crate::host::spec;
 use crate::machine::{self, Action, Digest, Key, Name, Parcel, Refusal, SessionId, State, Target, limits};
 use crate::rpc::error::{ErrorCode, WireError};
-use crate::rpc::wire::{Adapter, Frame, Ready, Restart, SpawnParams, Stdin};
+use crate::rpc::wire::{Adapter, Frame, Restart, SpawnParams, Stdin};
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
 use sha2::Sha256;
@@ -106,6 +106,8 @@ pub struct Wanted {
     pub name: Option<Name>,
     /// The labels.
     pub labels: BTreeMap<String, String>,
+    /// When it counts as ready, if not as soon as its command executes.
+    pub readiness: Option<machine::Readiness>,
 }
 
 /// Checks a spawn's parameters.
@@ -117,9 +119,6 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
         WireError::new(ErrorCode::CapabilityMissing, format!("this version cannot do {what} yet; nothing was done"))
             .with("capability", what)
     };
-    if params.ready != Ready::Exec || params.ready_within_ms.is_some() {
-        return Err(missing("readiness other than exec"));
-    }
     if params.restart != Restart::Never {
         return Err(missing("restart policies"));
     }
@@ -140,7 +139,8 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     }
     let name = params.name.as_deref().map(|text| Name::parse(text).map_err(|rule| bad_name(text, rule))).transpose()?;
     labels_ok(&params.labels)?;
-    Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone() })
+    let readiness = super::readiness::wanted(params)?;
+    Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone(), readiness })
 }
 
 /// How messages reach a session with this spec.
@@ -206,6 +206,7 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
             Some(Frame::Json) => spec::Frame::Json,
         },
         prompt: params.prompt.clone(),
+        sign: super::readiness::sign(&params.ready),
         stdin: match params.stdin {
             Stdin::Empty => spec::Stdin::Empty,
             Stdin::Client => spec::Stdin::Client,
@@ -213,7 +214,19 @@ fn spec_of(params: &SpawnParams) -> Result<spec::Spec, WireError> {
         follow: params.follow,
     };
     spec.check().map_err(|error| {
-        let reason = if matches!(error, spec::SpecError::Prompt(_)) { "prompt" } else { "command" };
+        let reason = match error {
+            spec::SpecError::Prompt(_) => "prompt",
+            spec::SpecError::Sign(_) => "ready",
+            spec::SpecError::EmptyCommand
+            | spec::SpecError::Nul(_)
+            | spec::SpecError::VariableName(_)
+            | spec::SpecError::RelativeCwd(_)
+            | spec::SpecError::Umask(_)
+            | spec::SpecError::Limit(_)
+            | spec::SpecError::StdinTaken
+            | spec::SpecError::Frame
+            | spec::SpecError::TooLarge { .. } => "command",
+        };
         WireError::new(ErrorCode::InvalidInput, format!("{error}; nothing was done")).reason(reason)
     })?;
     Ok(spec)
@@ -268,9 +281,9 @@ pub fn older(given: Option<u64>) -> Result<u64, WireError> {
 /// The action with its files prepared for this episode.
 pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episode: u32) -> Action {
     match action {
-        Action::Spawn { name, labels, adapter, .. } => {
+        Action::Spawn { name, labels, adapter, readiness, .. } => {
             let prepared = spec.map(|spec| crate::machine::PreparedSession { id: session.clone(), spec });
-            Action::Spawn { prepared, name, labels, adapter }
+            Action::Spawn { prepared, name, labels, adapter, readiness }
         }
         Action::Resume { target, .. } => Action::Resume { target, prepared: Some(episode) },
         Action::Send(parcel) => Action::Send(Box::new(Parcel { prepared: Some(episode), ..*parcel })),
@@ -283,6 +296,7 @@ pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episo
         | Action::ResolveMessage { .. }
         | Action::Interrupt { .. }
         | Action::Turn { .. }
+        | Action::Ready { .. }
         | Action::Report(_)
         | Action::Acknowledge { .. } => action,
     }

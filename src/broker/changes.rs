@@ -80,6 +80,7 @@ impl Front {
             route::Change::ResolveMessage => self.decide(&caller, digest, decode(params)?).await,
             route::Change::Interrupt => self.interrupt(&caller, digest, decode(params)?).await,
             route::Change::Turn => self.turn(&caller, digest, decode(params)?).await,
+            route::Change::Ready => self.ready(&caller, digest, decode(params)?).await,
             route::Change::Report => self.post_report(&caller, digest, decode(params)?).await,
             route::Change::Acknowledge => self.acknowledge(&caller, digest, decode(params)?).await,
         }
@@ -87,17 +88,17 @@ impl Front {
 
     async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
-        let asked::Wanted { spec, name, labels } = asked::wanted(&params)?;
-        let action = Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec) };
+        let asked::Wanted { spec, name, labels, readiness } = asked::wanted(&params)?;
+        let action = Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec), readiness };
         let settled = self.settle(&change, action, Wanted { spec: Some(spec), texts: &[] }).await?;
-        self.started(&settled)
+        self.with_output(&settled, self.started(&settled)).await
     }
 
     async fn resume(&self, caller: &Caller, digest: Digest, params: ResumeParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let target = self.target(&change.scope, &params.session)?;
         let settled = self.settle(&change, Action::Resume { target, prepared: None }, Wanted::default()).await?;
-        self.started(&settled)
+        self.with_output(&settled, self.started(&settled)).await
     }
 
     async fn stop(&self, caller: &Caller, digest: Digest, params: StopParams) -> Result<Encoded, WireError> {

@@ -352,6 +352,7 @@ fn hand_of(word: &Word) -> Hand {
         | Word::Foreign { .. }
         // It answers nothing that was owed.
         | Word::Turn { .. }
+        | Word::Ready
         | Word::Removed => Hand::Life,
     }
 }

@@ -293,6 +293,10 @@ impl Hosts {
         let (link, hello, pushes) = Link::dial(record, self.generation, HELLO).await?;
         pass(Point::AdoptDialled);
         let Status { exit, ended_us, .. } = hello.status;
+        // What it said while nobody listened goes before what is said of it next: that it lives, or has ended.
+        if hello.status.ready == Some(true) {
+            self.heard(session.clone(), episode, Word::Ready).await;
+        }
         match exit {
             Some(exit @ (Exit::Code(_) | Exit::Signal(_))) if !self.is_asked_to_stop(session) => {
                 return Ok(Dialled::Ended(Box::new(exited(run_of(record), Some(exit), ended_us, &[]))));
@@ -335,6 +339,7 @@ impl Hosts {
                 Push::Started => {}
                 Push::Beat { last_seen_us } => self.saw(&session, last_seen_us),
                 Push::Turn(turn) => self.turn(&session, episode, turn).await,
+                Push::Ready => self.heard(session.clone(), episode, Word::Ready).await,
                 Push::Exited { exit, ended_us } => {
                     ended = true;
                     if !self.is_stopping(&session) {
@@ -363,7 +368,7 @@ impl Hosts {
     }
 
     /// Word that answers no effect.
-    async fn heard(&self, session: SessionId, episode: u32, word: Word) {
+    pub(super) async fn heard(&self, session: SessionId, episode: u32, word: Word) {
         passed::word(&word);
         let observation = Observation { session, episode, word };
         self.inbox.post(Post::Word { observation, answers: false }).await;

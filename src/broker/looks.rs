@@ -48,6 +48,10 @@ impl Hosts {
             Verdict::Ended(record) => {
                 self.finish_ended(session, episode).await?;
                 let run = self.run_at_end(session, episode, &record).await;
+                // Said while nobody listened, and before the end.
+                if record.was_ready {
+                    self.heard(session.clone(), episode, Word::Ready).await;
+                }
                 Some(Found::Word(exited(run, Some(record.exit), Some(record.ended_us), &[])))
             }
             Verdict::HostDied(record) => {

@@ -76,6 +76,8 @@ mod planted;
 mod published;
 /// Stale-lock quarantine.
 pub mod quarantine;
+/// When a session is ready, as callers say and are told it.
+mod readiness;
 /// Calls that only look.
 pub mod reads;
 /// Operations read back from the ledger.

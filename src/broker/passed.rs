@@ -52,15 +52,21 @@ fn of_record(event: &Event) -> Option<Point> {
             Kind::Send => Point::RecordSend,
             Kind::Interrupt => Point::RecordInterrupt,
             Kind::Report => Point::RecordReport,
-            Kind::Reconcile | Kind::Resolve | Kind::Cancel | Kind::ResolveMessage | Kind::Acknowledge | Kind::Turn => {
-                return None;
-            }
+            Kind::Reconcile
+            | Kind::Resolve
+            | Kind::Cancel
+            | Kind::ResolveMessage
+            | Kind::Acknowledge
+            | Kind::Turn
+            | Kind::Ready => return None,
         },
         Event::Host { body: HostChange::Started(_), .. } => Point::RecordStarted,
         Event::Host { body: HostChange::Adopted(_), .. } => Point::RecordAdopted,
         Event::Session { body: SessionChange::Ended { .. }, .. } => Point::RecordEnded,
         Event::Session { body: SessionChange::Removed, .. } => Point::RecordRemoved,
         Event::Session { body: SessionChange::TurnEnded { .. }, .. } => Point::RecordTurnEnded,
+        Event::Session { body: SessionChange::Ready, .. } => Point::RecordReady,
+        Event::Session { body: SessionChange::Unready { .. }, .. } => Point::RecordUnready,
         Event::Finish { .. } => Point::RecordOutcome,
         Event::Message { body, .. } => match body.change {
             MessageChange::Sending => Point::RecordSending,
@@ -104,6 +110,7 @@ fn of_word(word: &Word) -> Option<Point> {
         Word::Mail { .. } => Point::WordMail,
         Word::Interrupted { .. } => Point::WordInterrupted,
         Word::Turn { .. } => Point::WordTurn,
+        Word::Ready => Point::WordReady,
         Word::NeverOpened | Word::MachineLost | Word::Foreign { .. } => return None,
     })
 }

@@ -120,6 +120,7 @@ impl Planted {
             | Word::Mail { .. }
             | Word::Interrupted { .. }
             | Word::Turn { .. }
+            | Word::Ready
             | Word::Removed => return,
         };
         if of.is_some_and(|of| self.revive_deleted && of.run.is_some())

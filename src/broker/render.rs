@@ -200,7 +200,7 @@ fn whose(scope: &machine::Scope) -> String {
 /// The status on the wire.
 pub fn status(status: Status) -> wire::SessionStatus {
     match status {
-        Status::Starting => wire::SessionStatus::Starting,
+        Status::Starting | Status::Unready => wire::SessionStatus::Starting,
         Status::Ready => wire::SessionStatus::Ready,
         Status::Running => wire::SessionStatus::Running,
         Status::Stopping => wire::SessionStatus::Stopping,
@@ -269,6 +269,7 @@ fn method(kind: machine::Kind) -> Method {
         machine::Kind::ResolveMessage => Method::MessageResolve,
         machine::Kind::Interrupt => Method::SessionInterrupt,
         machine::Kind::Turn => Method::SessionTurn,
+        machine::Kind::Ready => Method::SessionReady,
         machine::Kind::Acknowledge => Method::InboxAck,
         machine::Kind::Report => Method::ReportPost,
     }
@@ -337,6 +338,14 @@ pub fn turned(turned: machine::Turned) -> wire::TurnOutcome {
         machine::Turned::Began => wire::TurnOutcome::Began,
         machine::Turned::Ended => wire::TurnOutcome::Ended,
         machine::Turned::Unchanged => wire::TurnOutcome::Unchanged,
+    }
+}
+
+/// What came of the word that a session is ready, on the wire.
+pub fn readied(readied: machine::Readied) -> wire::ReadyOutcome {
+    match readied {
+        machine::Readied::Ready => wire::ReadyOutcome::Ready,
+        machine::Readied::Unchanged => wire::ReadyOutcome::Unchanged,
     }
 }
 

@@ -49,6 +49,7 @@ impl Need {
                 | Action::ResolveMessage { .. }
                 | Action::Interrupt { .. }
                 | Action::Turn { .. }
+                | Action::Ready { .. }
                 | Action::Acknowledge { .. } => Self::Ends,
             },
         }

@@ -45,6 +45,7 @@ pub enum Change {
     Report,
     Interrupt,
     Turn,
+    Ready,
 }
 
 /// Calls that only look.
@@ -99,12 +100,12 @@ pub fn route(method: Method) -> Route {
         Method::InboxRead => Route::Read(Read::Inbox),
         Method::SessionInterrupt => Route::Change(Change::Interrupt),
         Method::SessionTurn => Route::Change(Change::Turn),
+        Method::SessionReady => Route::Change(Change::Ready),
         Method::EventsSubscribe => Route::Subscribe,
         Method::EventsUnsubscribe => Route::Unsubscribe,
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
-        | Method::SessionReady
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => Route::Absent,

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 /// Name and version of the fold: the number changes with the stored form, the rest with what records may mean.
-pub static FOLD: LazyLock<String> = LazyLock::new(|| format!("ostler-state-7/{}", build().version));
+pub static FOLD: LazyLock<String> = LazyLock::new(|| format!("ostler-state-8/{}", build().version));
 
 /// A state, and what goes with it.
 #[derive(Debug, Serialize, Deserialize)]

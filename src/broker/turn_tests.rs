@@ -58,7 +58,13 @@ pub(super) fn request(key: &str, digest: u8, action: Action) -> Input {
 
 pub(super) fn spawn(letter: &str) -> Action {
     let prepared = Some(PreparedSession { id: session(letter), spec: Digest([7; 32]) });
-    Action::Spawn { prepared, name: None, labels: BTreeMap::new(), adapter: crate::machine::Adapter::Inbox }
+    Action::Spawn {
+        prepared,
+        name: None,
+        labels: BTreeMap::new(),
+        adapter: crate::machine::Adapter::Inbox,
+        readiness: None,
+    }
 }
 
 pub(super) fn started(letter: &str) -> Input {
@@ -159,8 +165,13 @@ fn one_turn_takes_many_and_a_long_one_is_cut_into_appends() {
     let before = turn.syncs();
     let inputs = "abcdefghijklmnopqrstuvwxyz".chars().map(|letter| {
         let prepared = Some(PreparedSession { id: session(&letter.to_string()), spec: Digest([7; 32]) });
-        let action =
-            Action::Spawn { prepared, name: None, labels: labels.clone(), adapter: crate::machine::Adapter::Inbox };
+        let action = Action::Spawn {
+            prepared,
+            name: None,
+            labels: labels.clone(),
+            adapter: crate::machine::Adapter::Inbox,
+            readiness: None,
+        };
         (request(&format!("key-{letter}"), 1, action), None)
     });
     let inputs = inputs.collect();

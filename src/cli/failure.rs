@@ -228,6 +228,9 @@ impl Report {
         } else if !self.reason().is_empty() {
             shown.push_str(&format!("  reason: {}\n", text::plain(self.reason())));
         }
+        for line in self.error.data.get("output").and_then(serde_json::Value::as_str).unwrap_or_default().lines() {
+            shown.push_str(&format!("  output: {}\n", text::plain(line)));
+        }
         shown.push_str(&format!("  changed: {}\n", text::plain(self.effect())));
         shown.push_str(&format!("  next: {}\n", self.remedy()));
         shown

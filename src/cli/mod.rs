@@ -25,7 +25,6 @@ mod man;
 mod message;
 mod operation;
 mod output;
-mod output_tail;
 mod pieces;
 mod progress;
 mod prune;

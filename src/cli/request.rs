@@ -10,7 +10,7 @@ use crate::host::marker;
 use crate::os::environment::Environment;
 use crate::os::limits;
 use crate::rpc::error::{ErrorCode, WireError};
-use crate::rpc::wire::{Adapter, Ambient, Arg, EnvVar, Frame, Key, Ready, Restart, SoftLimit, SpawnParams, Stdin};
+use crate::rpc::wire::{Adapter, Ambient, Arg, EnvVar, Frame, Key, Restart, SoftLimit, SpawnParams, Stdin};
 
 /// What `--inherit-env minimal` passes on where the caller has it: what programs need to find others, their user and their language.
 const MINIMAL: [&str; 11] =
@@ -61,10 +61,8 @@ pub(crate) fn build(
             spawn::Frame::Line => Frame::Line,
             spawn::Frame::Json => Frame::Json,
         }),
-        ready: match options.ready {
-            spawn::Ready::Exec => Ready::Exec,
-        },
-        ready_within_ms: None,
+        ready: options.ready.clone(),
+        ready_within_ms: options.ready_within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX)),
         restart: Restart::Never,
         labels: args::label_map(&options.labels)?,
         parent: None,

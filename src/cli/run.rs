@@ -69,6 +69,11 @@ fn foreground(args: &Args, context: &Context) -> Result<u8, Failure> {
     const ATTEMPT: &str = "run a session";
     let system = |error: io::Error| Failure::new(ATTEMPT, WireError::new(ErrorCode::Internal, error.to_string()));
     context.settings()?;
+    if args.options.ready != wire::Ready::Exec {
+        let message = "run follows its command from the start to the end, and waits for no word in between";
+        return Err(Failure::invalid(ATTEMPT, "ready", message)
+            .with("remedy", "ostler spawn with the same options, then ostler logs -f"));
+    }
     // Before anything is started, so that no signal ends this between the start of the session and its being followed.
     let interruptions = Interruptions::take().map_err(system)?;
     let stdin = if args.interactive { wire::Stdin::Client } else { wire::Stdin::Empty };

@@ -6,7 +6,9 @@ use super::context::Context;
 use super::exit::Exit;
 use super::failure::Failure;
 use super::frozen::{self, Frozen};
-use super::{operation, output_tail, sessions, text};
+use super::{operation, sessions, text};
+use crate::host::files;
+use crate::host::read::last_lines;
 use crate::rpc::method::Method;
 use crate::rpc::wire::{GetParams, Operation, OperationListParams, OperationListResult, Session, SessionResult};
 
@@ -32,7 +34,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Result<Exit, Failure> {
     let SessionResult { session } = broker.call(Method::SessionGet, &GetParams { session: args.session.clone() })?;
     let params = OperationListParams { session: Some(session.id.clone()), limit: Some(OPERATIONS), cursor: None };
     let OperationListResult { operations, .. } = broker.call(Method::OperationList, &params)?;
-    let output_tail = output_tail::read(&broker, &session);
+    let root = broker.client.hello().broker.root.as_path();
+    let output_tail = last_lines(&files::episode_folder(root, &session.id, session.episode));
     let frozen = frozen::of(&context.root_path("show")?, &session);
     context
         .output

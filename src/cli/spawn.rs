@@ -1,16 +1,17 @@
-//! `ostler spawn`: start a session and return when it is ready, which it is when its command has been executed.
+//! `ostler spawn`: start a session and return when it is ready, which it is when its command has been executed, or when it or its output says so.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::args;
 use super::context::{Broker, Context, READY};
 use super::exit::Exit;
 use super::failure::Failure;
 use super::request::{self, Attachment};
-use super::{sessions, text};
+use super::{duration, sessions, text};
 use crate::rpc::method::Method;
-use crate::rpc::wire::{Arg, SpawnResult, Stdin};
+use crate::rpc::wire::{Arg, Ready, SpawnResult, Stdin};
 
 /// Start a session and return when it is ready
 #[derive(Debug, clap::Args)]
@@ -36,9 +37,13 @@ pub(crate) struct Options {
     /// What else the command's environment holds: all that the calling client has, or only the minimum [default: caller]
     #[arg(long, value_name = "WHAT")]
     pub(crate) inherit_env: Option<InheritEnv>,
-    /// When the session counts as ready
+    /// When the session counts as ready: `exec` (its command has been executed), `notify` (it says so, with `session.ready`) or `output:RE` (a line of
+    /// its output matches this regular expression)
     #[arg(long, value_name = "WHEN", default_value = "exec")]
     pub(crate) ready: Ready,
+    /// How long that may take, with `notify` or `output:RE`; one that is not ready by then is ended, and the start has failed [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub(crate) ready_within: Option<Duration>,
     /// How messages reach the command
     #[arg(long, value_name = "HOW", default_value = "inbox")]
     pub(crate) adapter: Adapter,
@@ -54,13 +59,6 @@ pub(crate) struct Options {
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD", value_parser = clap::builder::OsStringValueParser::new())]
     pub(crate) command: Vec<OsString>,
-}
-
-/// When a session counts as ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Ready {
-    /// Its command has been executed
-    Exec,
 }
 
 /// How messages reach a command.
@@ -116,7 +114,9 @@ pub(crate) fn start(
         None if context.settings()?.inherits_caller() => InheritEnv::Caller,
         None => InheritEnv::Minimal,
     };
-    let mut broker = context.broker_until(attempt, context.deadline(READY)?)?;
+    // What is waited for has its time, and the start of a broker before it.
+    let needed = READY.saturating_add(options.ready_within.unwrap_or_default());
+    let mut broker = context.broker_until(attempt, context.deadline(needed)?)?;
     let key = options.key.key.clone().unwrap_or_else(|| broker.fresh_key());
     let params = request::build(options, key, inherit, &context.environment, attachment)
         .map_err(|error| broker.failure(error))?;

@@ -344,7 +344,7 @@ mod tests {
     const POINTS: [Point; 2] = [Point::HostRecordContent, Point::HostRecordNamed];
 
     fn record(exit: Exit) -> ExitRecord {
-        ExitRecord { version: 1, exit, ended_us: 5 }
+        ExitRecord { version: 1, exit, ended_us: 5, was_ready: false }
     }
 
     fn failure(reason: String) -> Exit {

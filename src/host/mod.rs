@@ -29,6 +29,8 @@ pub mod prompt;
 pub mod read;
 /// The process itself.
 pub mod server;
+/// When a program is ready, by its output.
+pub mod sign;
 /// What a session runs.
 pub mod spec;
 /// The command's output on disk.

@@ -27,18 +27,30 @@ pub struct SessionTurn {
     pub runs: bool,
 }
 
-/// A pattern that ends where the text ends.
+/// Where in a text a pattern has to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// Up to its end.
+    AtEnd,
+    /// Anywhere.
+    Anywhere,
+}
+
+/// A pattern that somebody looks for in the output.
 ///
 /// # Errors
 /// Why it is none, for a person.
-pub fn compile(pattern: &str) -> Result<Regex, String> {
+pub fn compile(pattern: &str, at: Where) -> Result<Regex, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(format!("it has {} bytes, the limit is {PATTERN_BYTES_MAX}", pattern.len()));
     }
     // By itself first: what closes its own group must not close ours.
-    RegexBuilder::new(pattern).size_limit(COMPILED_BYTES_MAX).build().map_err(|error| error.to_string())?;
-    let whole = RegexBuilder::new(&format!("(?:{pattern})\\z")).size_limit(COMPILED_BYTES_MAX).build();
-    let whole = whole.map_err(|error| error.to_string())?;
+    let build = |text: &str| RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build();
+    let itself = build(pattern).map_err(|error| error.to_string())?;
+    let whole = match at {
+        Where::AtEnd => build(&format!("(?:{pattern})\\z")).map_err(|error| error.to_string())?,
+        Where::Anywhere => itself,
+    };
     if whole.is_match("") {
         return Err("it matches where nothing is written".to_owned());
     }
@@ -61,7 +73,7 @@ impl Prompt {
     /// As [`compile`].
     pub fn new(pattern: &str) -> Result<Self, String> {
         let turn = SessionTurn { number: 0, runs: true };
-        Ok(Self { pattern: compile(pattern)?, tails: [Vec::new(), Vec::new()], turn })
+        Ok(Self { pattern: compile(pattern, Where::AtEnd)?, tails: [Vec::new(), Vec::new()], turn })
     }
 
     /// The turn that runs, or ran last.
@@ -102,7 +114,7 @@ impl Prompt {
 
 #[cfg(test)]
 mod tests {
-    use super::{PATTERN_BYTES_MAX, Prompt, SessionTurn, TAIL_BYTES, compile};
+    use super::{PATTERN_BYTES_MAX, Prompt, SessionTurn, TAIL_BYTES, Where, compile};
     use crate::host::spool::frame::Stream;
 
     /// Which of these pieces ends the turn, if one does.
@@ -161,7 +173,7 @@ mod tests {
             (&"x".repeat(PATTERN_BYTES_MAX + 1), "257 bytes"),
             ("(a{100}){100}", "size"),
         ] {
-            let said = compile(pattern).unwrap_err();
+            let said = compile(pattern, Where::AtEnd).unwrap_err();
             assert!(said.contains(why), "{pattern}: {said}");
         }
     }

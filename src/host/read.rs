@@ -238,3 +238,43 @@ fn next_frame(stream: &mut impl Read, position: u64) -> io::Result<Frame> {
         Kind::End => Ok(Frame::End(gap_to(&bytes)?)),
     }
 }
+
+/// How much of an output's end is looked at for its last lines, bytes.
+const BYTES_MAX: u64 = 4096;
+/// How many lines that is at the most.
+const LINES_MAX: usize = 10;
+
+/// The last lines of an episode's output that its files hold; empty where there are none. Bytes that are not UTF-8 are replaced: this is for eyes.
+#[must_use]
+pub fn last_lines(folder: &Path) -> String {
+    // What cannot be read is not there to be shown; `logs` says why.
+    let Ok((from, to)) = spool_extent(folder) else { return String::new() };
+    let mut reader = read_spool(folder, from.max(to.saturating_sub(BYTES_MAX)));
+    let mut tail = Vec::new();
+    while let Ok(Some(piece)) = reader.next_piece() {
+        match piece {
+            Piece::Output { bytes, .. } => tail.extend(bytes),
+            Piece::Gap { .. } => {}
+        }
+    }
+    last_of(&String::from_utf8_lossy(&tail))
+}
+
+fn last_of(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES_MAX)..].iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::last_of;
+
+    #[test]
+    fn the_last_lines_are_kept_whole() {
+        let text: String = (1..=12).map(|n| format!("line {n}\n")).collect();
+        assert!(last_of(&text).starts_with("line 3\n"));
+        assert!(last_of(&text).ends_with("line 12\n"));
+        assert_eq!(last_of("a"), "a\n");
+        assert_eq!(last_of(""), "");
+    }
+}

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use crate::os::arg::Arg;
 use crate::os::limits;
 
+use super::prompt::Where;
+
 /// Most bytes of command line and environment together (contract section 4).
 pub const COMMAND_BYTES_MAX: usize = 512 * 1024;
 
@@ -33,6 +35,9 @@ pub struct Spec {
     /// For `lines`: what the program's prompt matches; see [`super::prompt`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
+    /// What the program's output matches once it is ready, where that is looked for; see [`super::sign`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign: Option<String>,
     /// Who owns standard input.
     #[serde(default)]
     pub stdin: Stdin,
@@ -134,6 +139,9 @@ pub enum SpecError {
     /// It is none, or nobody looks for it.
     #[error("the prompt: {0}")]
     Prompt(String),
+    /// It is none.
+    #[error("the sign of readiness: {0}")]
+    Sign(String),
     /// More than [`COMMAND_BYTES_MAX`].
     #[error("command line and environment have {bytes} bytes, more than {COMMAND_BYTES_MAX}")]
     TooLarge {
@@ -186,7 +194,10 @@ impl Spec {
             if self.adapter != Adapter::Lines {
                 return Err(SpecError::Prompt("it is for the adapter lines".to_owned()));
             }
-            super::prompt::compile(pattern).map_err(SpecError::Prompt)?;
+            super::prompt::compile(pattern, Where::AtEnd).map_err(SpecError::Prompt)?;
+        }
+        if let Some(pattern) = &self.sign {
+            super::prompt::compile(pattern, Where::Anywhere).map_err(SpecError::Sign)?;
         }
         let bytes = self.bytes();
         if bytes > COMMAND_BYTES_MAX {
@@ -219,6 +230,7 @@ mod tests {
             adapter: Adapter::Inbox,
             frame: Frame::Line,
             prompt: None,
+            sign: None,
             stdin: Stdin::Empty,
             follow: false,
         }
@@ -248,6 +260,7 @@ mod tests {
             (Spec { adapter: Adapter::Lines, stdin: Stdin::Client, ..spec() }, SpecError::StdinTaken),
             (Spec { frame: Frame::Json, ..spec() }, SpecError::Frame),
             (Spec { prompt: Some("> ".into()), ..spec() }, SpecError::Prompt("it is for the adapter lines".into())),
+            (Spec { sign: Some("".into()), ..spec() }, SpecError::Sign("it matches where nothing is written".into())),
             (Spec { env: variable("a", &big), ..spec() }, SpecError::TooLarge { bytes: 5 + 3 + COMMAND_BYTES_MAX }),
         ];
         for (spec, want) in cases {
@@ -271,5 +284,9 @@ mod tests {
         assert_eq!(serde_json::to_string(&framed).unwrap(), json);
         assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), framed);
         assert_eq!(framed.check(), Ok(()));
+        let signed = Spec { sign: Some("^up$".into()), ..framed };
+        let json = json.replace(r#""> $""#, r#""> $","sign":"^up$""#);
+        assert_eq!(serde_json::to_string(&signed).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), signed);
     }
 }

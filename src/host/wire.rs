@@ -146,6 +146,9 @@ pub struct ExitRecord {
     pub exit: Exit,
     /// When the host saw it, Unix microseconds.
     pub ended_us: u64,
+    /// Whether the output had shown that the command was ready.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_ready: bool,
 }
 
 /// A process that was left.
@@ -194,8 +197,7 @@ pub enum Request {
         version: u32,
         /// The episode's secret.
         secret: String,
-        /// Set by a broker only: its generation. One lower than the highest seen is refused, a higher one ends the
-        /// connections of lower ones.
+        /// Set by a broker only: its generation. One lower than the highest seen is refused, a higher one ends the connections of lower ones.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         generation: Option<u64>,
     },
@@ -424,6 +426,9 @@ pub struct Status {
     /// The session turn, where they are seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<SessionTurn>,
+    /// Whether the output has shown that the command is ready, where that is looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<bool>,
 }
 
 /// The episode has ended.
@@ -459,6 +464,8 @@ pub enum Push {
     },
     /// A session turn is over.
     Turn(SessionTurn),
+    /// The output has shown that the command is ready.
+    Ready,
 }
 
 /// Why a request is refused.

@@ -1,8 +1,8 @@
 //! The stored and spoken forms of `wire`, which other versions rely on.
 
 use super::wire::{
-    Cause, Delivery, Endpoint, FileIdentity, HostRecord, Line, Push, Reply, Report, Request, RequestLine, SessionTurn,
-    StartFailure, StartPhase, Status,
+    Cause, Delivery, Endpoint, ExitRecord, FileIdentity, HostRecord, Line, Push, Reply, Report, Request, RequestLine,
+    SessionTurn, StartFailure, StartPhase, Status,
 };
 use crate::os::identity::ProcessIdentity;
 
@@ -85,6 +85,25 @@ fn session_turns_are_said_in_fixed_words() {
     assert_eq!(serde_json::to_string(&read).unwrap(), status);
     // A host that sees no turns says nothing of them.
     assert!(!serde_json::to_string(&Status { turn: None, ..read }).unwrap().contains("turn"));
+}
+
+#[test]
+fn readiness_is_said_in_fixed_words() {
+    let json = r#"{"push":"ready"}"#;
+    assert_eq!(serde_json::to_string(&Line::Push(Push::Ready)).unwrap(), json);
+    assert_eq!(serde_json::from_str::<Line>(json).unwrap(), Line::Push(Push::Ready));
+    let status = r#"{"state":"running","last_seen_us":1,"output_from":0,"output_to":0,"ready":true}"#;
+    let read: Status = serde_json::from_str(status).unwrap();
+    assert_eq!(read.ready, Some(true));
+    assert_eq!(serde_json::to_string(&read).unwrap(), status);
+    // A host that looks for no sign says nothing of it, and neither does an end without one.
+    assert!(!serde_json::to_string(&Status { ready: None, ..read }).unwrap().contains("ready"));
+    let exit = r#"{"version":1,"exit":{"code":0},"ended_us":5}"#;
+    let record: ExitRecord = serde_json::from_str(exit).unwrap();
+    assert!(!record.was_ready && serde_json::to_string(&record).unwrap() == exit);
+    let exit = exit.replace('}', "");
+    let exit = format!("{}{}", exit.replace(r#""code":0"#, r#""code":0}"#), r#","was_ready":true}"#);
+    assert!(serde_json::from_str::<ExitRecord>(&exit).unwrap().was_ready);
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn applied(state: &mut State, event: &Event, at: At) -> Result<(), Illegal> {
                 for list in [&mut session.starts, &mut session.stops, &mut session.deletes, &mut session.interrupts] {
                     list.retain(|waiting| waiting != op);
                 }
-                if session.stops.is_empty() && session.deletes.is_empty() {
+                if !super::ending::is_awaited(session) {
                     disarm(&mut state.deadlines, session);
                 }
             }
@@ -240,6 +240,7 @@ fn accept(
             let (by, reason) = (Some(act.scope()), reason.clone());
             let (asked_us, grace_ms) = (at.time.wall_us, *grace_ms);
             let halt = Halt { operation: Some(op), by, reason, asked_us, grace_ms, turn: None };
+            disarm(&mut state.deadlines, session);
             begin(session, halt, *deadline_boot_us);
             let list = if *delete { &mut session.deletes } else { &mut session.stops };
             list.push(op);
@@ -277,6 +278,7 @@ fn join(
         | Kind::ResolveMessage
         | Kind::Interrupt
         | Kind::Turn
+        | Kind::Ready
         | Kind::Acknowledge
         | Kind::Report => return Err(Illegal("this kind joins nothing")),
     };
@@ -297,12 +299,13 @@ fn launch(session: &mut Session, episode: u32, deadline_boot_us: u64, generation
     session.run = None;
     (session.started_us, session.ended_us, session.exit, session.reason) = (None, None, None, None);
     (session.turn, session.turn_over, session.stop) = (None, None, None);
+    session.is_ready = false;
     session.deadline_boot_us = deadline_boot_us;
     session.proven = generation;
 }
 
 fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan: &Plan, at: At) -> Result<(), Illegal> {
-    let Plan::Spawn { name, labels, spec, deadline_boot_us, adapter } = plan else { return Ok(()) };
+    let Plan::Spawn { name, labels, spec, deadline_boot_us, adapter, readiness } = plan else { return Ok(()) };
     if state.sessions.get(sid).is_some() {
         return Err(Illegal("a session id is never used again"));
     }
@@ -320,6 +323,8 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         labels: labels.clone(),
         spec: *spec,
         adapter: *adapter,
+        readiness: *readiness,
+        is_ready: false,
         created_seq: at.seq,
         created_us: at.time.wall_us,
         status: Status::Starting,
@@ -369,7 +374,7 @@ fn host(state: &mut State, sid: &SessionId, ep: u32, change: &HostChange, at: At
             session.last_seen_us = session.last_seen_us.max(at.time.wall_us);
             session.prior = None;
             if session.status == Status::Starting {
-                super::turns::started(session);
+                super::ready::started(session, &mut state.deadlines, at);
             }
         }
         HostChange::Adopted(run) => session.run = Some(run.clone()),
@@ -390,7 +395,8 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
     if session.episode != ep {
         return Err(Illegal("a change of another episode"));
     }
-    if let Some(changed) = super::turns::changed(session, change, at) {
+    let changed = super::turns::changed(session, change, at);
+    if let Some(changed) = changed.or_else(|| super::ready::changed(session, &mut state.deadlines, change, at)) {
         return changed;
     }
     let live = session.status.is_live();
@@ -401,6 +407,8 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Removed => session.status == Status::Deleted,
         SessionChange::Woken { .. }
         | SessionChange::Overdue { .. }
+        | SessionChange::Ready
+        | SessionChange::Unready { .. }
         | SessionChange::TurnBegan { .. }
         | SessionChange::TurnEnded { .. } => false,
     };
@@ -424,19 +432,7 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
             super::report::unreported(state, sid, (*status, exit), at);
         }
         SessionChange::Aborted => match session.prior.take() {
-            Some(prior) => {
-                let mut back = Arc::unwrap_or_clone(prior);
-                back.next_episode = session.next_episode;
-                back.proven = state.generation;
-                back.starts = std::mem::take(&mut session.starts);
-                back.stops = std::mem::take(&mut session.stops);
-                back.deletes = std::mem::take(&mut session.deletes);
-                back.interrupts = std::mem::take(&mut session.interrupts);
-                back.settled_seq = session.settled_seq;
-                back.latest = std::mem::take(&mut session.latest);
-                back.held = std::mem::take(&mut session.held);
-                *session = back;
-            }
+            Some(prior) => back(session, prior, state.generation),
             None => super::leave::leave(state, sid, Some(ep), at),
         },
         SessionChange::Deleting => session.status = Status::Deleted,
@@ -444,10 +440,27 @@ fn change(state: &mut State, sid: &SessionId, ep: u32, change: &SessionChange, a
         SessionChange::Removed => super::leave::leave(state, sid, None, at),
         SessionChange::Woken { .. }
         | SessionChange::Overdue { .. }
+        | SessionChange::Ready
+        | SessionChange::Unready { .. }
         | SessionChange::TurnBegan { .. }
         | SessionChange::TurnEnded { .. } => {}
     }
     Ok(())
+}
+
+/// A start came to nothing: the session is what it was before.
+fn back(session: &mut Session, prior: Arc<Session>, generation: u64) {
+    let mut back = Arc::unwrap_or_clone(prior);
+    back.next_episode = session.next_episode;
+    back.proven = generation;
+    back.starts = std::mem::take(&mut session.starts);
+    back.stops = std::mem::take(&mut session.stops);
+    back.deletes = std::mem::take(&mut session.deletes);
+    back.interrupts = std::mem::take(&mut session.interrupts);
+    back.settled_seq = session.settled_seq;
+    back.latest = std::mem::take(&mut session.latest);
+    back.held = std::mem::take(&mut session.held);
+    *session = back;
 }
 
 fn woken(state: &mut State, sid: &SessionId, ep: u32, deadline_boot_us: u64) -> Result<(), Illegal> {

@@ -18,7 +18,8 @@ pub fn next_deadline(state: &State, now: Time) -> Option<u64> {
     if overfull(state) > 0 {
         return Some(0);
     }
-    let stop = state.deadlines.iter().next().map(|((due, _), _)| *due);
+    let counts = |id: &SessionId| state.sessions.get(id).is_none_or(|session| super::ready::counts(state, session));
+    let stop = state.deadlines.iter().find(|((_, id), _)| counts(id)).map(|((due, _), _)| *due);
     let expiry = state.expiries.iter().next().map(|((expires_us, _), ())| {
         let left_us = expires_us.saturating_sub(now.wall_us).min(limits::EXPIRY_LOOK_MS * 1_000);
         now.boot_us.saturating_add(left_us)
@@ -37,9 +38,17 @@ pub(super) fn tick(state: &State, now: Time) -> Vec<Event> {
     let mut events = Vec::new();
     for ((_, id), episode) in state.deadlines.iter().take_while(|((due, _), _)| *due <= now.boot_us) {
         let Some(session) = state.sessions.get(id).filter(|session| session.episode == *episode) else { continue };
+        if !super::ready::counts(state, session) {
+            continue;
+        }
+        if let Some(event) = super::ready::overdue(now, session) {
+            events.push(event);
+            continue;
+        }
         let late =
             failure("timeout", "still_alive", "its end was not proven before the deadline; it is still asked for");
-        let waiting = session.stops.iter().chain(&session.deletes);
+        let starts = session.starts.iter().filter(|_| super::ready::is_given_up(session));
+        let waiting = session.stops.iter().chain(&session.deletes).chain(starts);
         events.extend(
             waiting.filter_map(|op| finish(state, *op, Some(id), &Settled::Not(Outcome::Failed, late.clone()))),
         );

@@ -92,8 +92,8 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
     }
     let ask = Asked { state, now, seq, request };
     match &request.action {
-        Action::Spawn { prepared, name, labels, adapter } => {
-            ask.spawn(prepared.as_ref(), name.as_ref(), labels, *adapter)
+        Action::Spawn { prepared, name, labels, adapter, readiness } => {
+            ask.spawn(prepared.as_ref(), name.as_ref(), labels, (*adapter, *readiness))
         }
         Action::Send(parcel) => ask.send(parcel),
         Action::Cancel { message } => ask.cancel(message),
@@ -106,6 +106,7 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
         }
         Action::Interrupt { target } => ask.interrupt(target),
         Action::Turn { number, episode, begins } => ask.turn(*number, *episode, *begins),
+        Action::Ready { episode } => ask.ready(*episode),
         Action::Delete { target, stop, grace_ms, reason } => {
             let ask_for = if *stop { Ask::DeleteStop } else { Ask::Delete };
             ask.on_session(target, ask_for, (*grace_ms, reason.as_ref()), None)
@@ -156,7 +157,7 @@ impl Asked<'_> {
         prepared: Option<&PreparedSession>,
         name: Option<&super::id::Name>,
         labels: &std::collections::BTreeMap<String, String>,
-        adapter: super::message::Adapter,
+        (adapter, readiness): (super::message::Adapter, Option<super::ready::Readiness>),
     ) -> Decision {
         if let Some(name) = name
             && let Some(by) = self.state.names.get(name)
@@ -178,6 +179,7 @@ impl Asked<'_> {
             spec: prepared.spec,
             deadline_boot_us: self.now.boot_after_ms(limits::START_WITHIN_MS),
             adapter,
+            readiness,
         };
         self.answered(vec![self.accept(Kind::Spawn, Some(&prepared.id), Some(1), plan)])
     }
@@ -233,7 +235,9 @@ impl Asked<'_> {
                 let deadline_boot_us = self.now.boot_after_ms(grace_ms);
                 let delete = ask == Ask::DeleteStop;
                 let plan = Plan::End { grace_ms, deadline_boot_us, delete, reason: reason.cloned() };
-                self.answered(vec![accept(session.episode, plan)])
+                let mut events = vec![accept(session.episode, plan)];
+                events.extend(super::ready::cancelled(self.state, session));
+                self.answered(events)
             }
             Move::Remove => self.answered(vec![accept(session.episode, Plan::Remove)]),
             Move::Live => refused(Refusal::Live { session: id.clone() }),

@@ -153,9 +153,13 @@ fn owed_of(state: &State, session: &Session) -> Option<Effect> {
         // What its host wrote down of a message goes with the files.
         Status::Deleted if mail_of(state, session).is_some() => None,
         Status::Deleted => Some(Effect::Remove { session: id }),
-        Status::Ready | Status::Running | Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
-            None
-        }
+        Status::Unready
+        | Status::Ready
+        | Status::Running
+        | Status::Stopped
+        | Status::Exited
+        | Status::Failed
+        | Status::Interrupted => None,
     }
 }
 

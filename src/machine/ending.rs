@@ -62,7 +62,14 @@ pub(super) fn arm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Se
     deadlines.insert((due, session.id.clone()), session.episode);
 }
 
-/// Nobody waits for its end any more.
+/// Whether something waits for its deadline: that it becomes ready, or for its end.
+pub(super) fn is_awaited(session: &Session) -> bool {
+    let is_given_up = super::ready::is_given_up(session) && !session.starts.is_empty();
+    let ends = !session.stops.is_empty() || !session.deletes.is_empty();
+    ends || is_given_up || session.status == Status::Unready
+}
+
+/// Nobody waits for its deadline any more.
 pub(super) fn disarm(deadlines: &mut Table<(u64, SessionId), u32>, session: &mut Session) {
     if let Some(due) = session.due_boot_us.take() {
         deadlines.remove(&(due, session.id.clone()));

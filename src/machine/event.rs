@@ -6,6 +6,7 @@ use super::interrupts::Interrupts;
 use super::message::{Adapter, Body, Mode};
 use super::notice::Notice;
 use super::operation::{Actor, Failure, Gained, Kind, Outcome};
+use super::ready::Readiness;
 use super::report::Verdict;
 use super::session::{Exit, Fence, Run, Status};
 use serde::{Deserialize, Serialize};
@@ -181,6 +182,9 @@ pub enum Plan {
         /// How messages reach it.
         #[serde(default, skip_serializing_if = "Adapter::is_inbox")]
         adapter: Adapter,
+        /// When it counts as ready, if not as soon as its command executes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        readiness: Option<Readiness>,
     },
     /// Deliver a message.
     Send {
@@ -313,6 +317,15 @@ pub enum SessionChange {
     },
     /// It is to end, because a turn that was interrupted did not.
     Overdue {
+        /// How long it may take to end by itself.
+        grace_ms: u64,
+        /// When that is over.
+        deadline_boot_us: u64,
+    },
+    /// It says, or its output does, that it is ready.
+    Ready,
+    /// It is to end, because it did not become ready in its time.
+    Unready {
         /// How long it may take to end by itself.
         grace_ms: u64,
         /// When that is over.

@@ -103,6 +103,8 @@ pub enum Action {
         labels: BTreeMap<String, String>,
         /// How messages reach it.
         adapter: super::message::Adapter,
+        /// When it counts as ready, if not as soon as its command executes.
+        readiness: Option<super::ready::Readiness>,
     },
     /// A message to a session.
     Send(Box<Parcel>),
@@ -149,6 +151,11 @@ pub enum Action {
         episode: u32,
         /// Whether it begins; if not, it is over.
         begins: bool,
+    },
+    /// The calling session's word that it is ready.
+    Ready {
+        /// The episode it speaks of.
+        episode: u32,
     },
     /// A signal to a session's command that it should leave what it does.
     Interrupt {
@@ -263,6 +270,8 @@ pub enum Word {
         /// Whether it runs; if not, it is over.
         runs: bool,
     },
+    /// Its host saw in its output that it is ready.
+    Ready,
     /// What became of a message's attempt.
     Mail {
         /// The message.

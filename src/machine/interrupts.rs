@@ -17,7 +17,7 @@ use super::id::{MessageId, OperationId, SessionId};
 use super::lane::{event, on_its_way};
 use super::limits;
 use super::message::{Message, MessageState, Mode};
-use super::session::{Session, Status};
+use super::session::{Session, Status, is_not};
 use super::state::State;
 use super::time::Time;
 use serde::{Deserialize, Serialize};
@@ -35,11 +35,6 @@ pub struct Interrupts {
     /// Whether its host has been asked for it.
     #[serde(default, skip_serializing_if = "is_not")]
     pub asked: bool,
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_not(asked: &bool) -> bool {
-    !*asked
 }
 
 /// Which turn a message interrupts that is sent now: the one that runs, or that begins with what is on its way. What a program does before it first

@@ -21,7 +21,7 @@ pub fn violations(state: &State) -> Vec<String> {
         claim(state.ages.get(&session.created_seq) == Some(id), format!("{id}: is missing in the order of ages"));
         claim(session.episode >= 1 && session.episode < session.next_episode, format!("{id}: episode numbers go back"));
         claim(session.proven <= state.generation, format!("{id}: proven by a generation to come"));
-        let runs = matches!(session.status, Status::Ready | Status::Running);
+        let runs = matches!(session.status, Status::Unready | Status::Ready | Status::Running);
         claim(!runs || session.run.is_some(), format!("{id}: {} without a run", session.status.word()));
         claim(
             session.turn.is_some() == (session.status == Status::Running),
@@ -72,6 +72,7 @@ pub fn violations(state: &State) -> Vec<String> {
             format!("{id}: {} and {}waiting", operation.state.word(), if open { "not " } else { "" }),
         );
     }
+    found.extend(super::ready::wrong(state));
     found.extend(state.families_wrong());
     found.extend(state.retained_wrongly());
     found.extend(state.mail_wrong());

@@ -37,8 +37,9 @@ pub(super) enum Rule {
 }
 
 /// Rows: status.
-pub(super) const RULES: [(Status, Rule); 9] = [
+pub(super) const RULES: [(Status, Rule); 10] = [
     (Status::Starting, Rule::Hold),
+    (Status::Unready, Rule::Hold),
     (Status::Ready, Rule::Release),
     // The end of the session turn is the boundary.
     (Status::Running, Rule::Hold),

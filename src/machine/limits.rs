@@ -24,6 +24,12 @@ pub const STOP_REASON_BYTES: usize = 256;
 pub const STOP_PROOF_MS: u64 = 10_000;
 /// A start that has not opened its gate by then is given up when it is found after a restart, in milliseconds.
 pub const START_WITHIN_MS: u64 = 30_000;
+/// Longest time that a session may have to become ready, in milliseconds: an hour. Beyond: `invalid_input`.
+pub const READY_WITHIN_MS_MAX: u64 = 3_600_000;
+/// And the shortest.
+pub const READY_WITHIN_MS_MIN: u64 = 1;
+/// So long one has to end by itself that did not become ready, in milliseconds.
+pub const UNREADY_GRACE_MS: u64 = 10_000;
 /// Most sessions that one prune forgets; the answer says whether more are left.
 pub const PRUNE_SESSIONS: usize = 200;
 /// Ended sessions kept before the oldest are forgotten by themselves.

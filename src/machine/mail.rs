@@ -79,7 +79,7 @@ impl Asked<'_> {
         };
         let id = || session.id.clone();
         let refusal = match session.status {
-            Status::Starting | Status::Ready | Status::Running => None,
+            Status::Starting | Status::Unready | Status::Ready | Status::Running => None,
             Status::Stopping => Some(Refusal::Stopping { session: id() }),
             Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
                 Some(Refusal::HasEnded { session: id(), status: session.status })
@@ -125,7 +125,7 @@ impl Asked<'_> {
             return Err(Refusal::Fenced { session: id(), fence: fence.clone() });
         }
         let wake = match session.status {
-            Status::Starting | Status::Ready | Status::Running => false,
+            Status::Starting | Status::Unready | Status::Ready | Status::Running => false,
             Status::Interrupted => parcel.resume,
             Status::Stopped | Status::Exited | Status::Failed if parcel.resume => true,
             Status::Stopped | Status::Exited | Status::Failed => {
@@ -199,7 +199,7 @@ impl Asked<'_> {
         }
         let change = match (again, session.status) {
             (false, _) => MessageChange::Failed { reason: "given_up".to_owned() },
-            (true, Status::Starting | Status::Ready | Status::Running | Status::Interrupted) => {
+            (true, Status::Starting | Status::Unready | Status::Ready | Status::Running | Status::Interrupted) => {
                 MessageChange::Returned { reason: "sent_again".to_owned() }
             }
             (true, Status::Stopping) => return refused(Refusal::Stopping { session: session.id.clone() }),
@@ -321,6 +321,7 @@ pub fn stored(action: Action, mut bodies: impl Iterator<Item = Body>) -> Action 
         | Action::ResolveMessage { .. }
         | Action::Interrupt { .. }
         | Action::Turn { .. }
+        | Action::Ready { .. }
         | Action::Acknowledge { .. } => action,
     }
 }

@@ -125,7 +125,7 @@ pub fn news(state: &State, event: &Event, by: Option<&Scope>) -> Vec<Event> {
 /// own input.
 fn to(state: &State, recipient: &SessionId, notice: Notice) -> Option<Event> {
     let session = state.sessions.get(recipient)?;
-    let lives = matches!(session.status, Status::Starting | Status::Ready | Status::Running | Status::Interrupted);
+    let lives = session.status == Status::Interrupted || session.status.is_live() && session.status != Status::Stopping;
     let waiting = state.lanes.get(recipient).map_or(0, |lane| lane.notices);
     let takes = lives && !session.adapter.is_plain() && waiting < limits::NOTICES;
     takes.then(|| Event::Notice { sid: session.id.clone(), ep: session.episode, body: notice })

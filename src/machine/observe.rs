@@ -6,8 +6,8 @@ use super::event::{Event, FenceChange, HostChange, SessionChange};
 use super::id::{OperationId, SessionId};
 use super::input::{Observation, Word};
 use super::limits;
-use super::operation::{Failure, Gained, Kind, Outcome};
-use super::reconcile::{is_of_current_episode, is_start, uncertain};
+use super::operation::{Failure, Gained, Outcome};
+use super::ready::is_up;
 use super::session::{Exit, ExitError, Fence, Obstacle, Phase, Run, Session, Status, Survivor};
 use super::state::State;
 use super::time::Time;
@@ -75,8 +75,10 @@ impl Column {
             Word::MachineLost => Self::MachineLost,
             Word::Adopted(_) => Self::Adopted,
             Word::Foreign { .. } => Self::Foreign,
-            // What is said of messages and session turns is none of this table's.
-            Word::Removed | Word::Mail { .. } | Word::Interrupted { .. } | Word::Turn { .. } => Self::Removed,
+            // What is said of messages, session turns and readiness is none of this table's.
+            Word::Removed | Word::Mail { .. } | Word::Interrupted { .. } | Word::Turn { .. } | Word::Ready => {
+                Self::Removed
+            }
         }
     }
 
@@ -98,10 +100,11 @@ impl Column {
 /// Rows: status. Columns: started, launch failed, never opened, exited, host lost, machine lost, adopted, foreign,
 /// removed. A launch's own answer is the only one that may say "failed" or "never opened" of a start; of a session
 /// whose command ran they can only mean that its host's records are gone, which is a lost host.
-pub(super) const WORDS: [(Status, [Course; 9]); 9] = {
+pub(super) const WORDS: [(Status, [Course; 9]); 10] = {
     use Course::{Abort, Adopt, Again, Begin, BeginEnding, Bury, End, Guard, Late, Lose};
     [
         (Status::Starting, [Begin, Abort, Again, End, Lose, Lose, Begin, Guard, Late]),
+        (Status::Unready, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
         (Status::Ready, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
         (Status::Running, [Late, Late, Lose, End, Lose, Lose, Adopt, Guard, Late]),
         (Status::Stopping, [BeginEnding, Abort, Abort, End, Lose, Lose, BeginEnding, Guard, Late]),
@@ -137,6 +140,9 @@ pub(super) fn observe(state: &State, now: Time, observation: &Observation) -> Ve
     if let Word::Turn { number, runs } = word {
         return super::turns::observed(session, *number, *runs);
     }
+    if matches!(word, Word::Ready) {
+        return super::ready::observed(state, session);
+    }
     let course = course(session.status, Column::of(word));
     if session.fence.is_none() || matches!(course, Course::Late | Course::Guard | Course::Bury) {
         return seen.follow(word);
@@ -158,7 +164,7 @@ fn bury_forgotten(state: &State, observation: &Observation) -> Vec<Event> {
     }
 }
 
-fn run_of(word: &Word) -> Option<&Run> {
+pub(super) fn run_of(word: &Word) -> Option<&Run> {
     match word {
         Word::Started(run) | Word::Adopted(run) => Some(run),
         Word::Exited { run, .. } => run.as_ref(),
@@ -170,6 +176,7 @@ fn run_of(word: &Word) -> Option<&Run> {
         | Word::Mail { .. }
         | Word::Interrupted { .. }
         | Word::Turn { .. }
+        | Word::Ready
         | Word::Removed => None,
     }
 }
@@ -212,49 +219,6 @@ impl Seen<'_> {
         }
     }
 
-    /// What this word settles of the operations whose outcome is not known. `after`: what one gains that wanted the end.
-    pub(super) fn settle(&self, word: &Word, after: &Gained) -> Vec<Event> {
-        let lives = matches!(word, Word::Started(_) | Word::Adopted(_));
-        let known = uncertain(self.state, &self.session.id).filter_map(|operation| {
-            let settled = match operation.kind {
-                kind if is_start(kind) && !is_of_current_episode(self.session, operation) => return None,
-                Kind::Spawn | Kind::Resume => match run_of(word).or(self.session.run.as_ref()) {
-                    Some(run) => Settled::Done(self.started(run)),
-                    None if matches!(word, Word::NeverOpened | Word::LaunchFailed { .. }) => {
-                        let never = failure("spawn_failed", "host", "its command never ran");
-                        Settled::Not(Outcome::Failed, never)
-                    }
-                    None => Settled::Not(Outcome::Failed, unproven()),
-                },
-                Kind::Stop | Kind::Delete if lives => {
-                    let lives = failure("timeout", "still_alive", "it lives; ask again to end it");
-                    Settled::Not(Outcome::Failed, lives)
-                }
-                Kind::Stop => Settled::Done(after.clone()),
-                Kind::Delete => {
-                    let kept = failure(
-                        "session_busy",
-                        "not_removed",
-                        "its process is gone and its files are there; ask again to remove them",
-                    );
-                    Settled::Not(Outcome::Failed, kept)
-                }
-                Kind::Prune
-                | Kind::Reconcile
-                | Kind::Resolve
-                | Kind::Send
-                | Kind::Cancel
-                | Kind::ResolveMessage
-                | Kind::Interrupt
-                | Kind::Turn
-                | Kind::Acknowledge
-                | Kind::Report => return None,
-            };
-            finish(self.state, operation.id, Some(&self.session.id), &settled)
-        });
-        known.collect()
-    }
-
     /// The host has sent the signal, or has nobody left to send it to.
     fn interrupted(&self, operation: OperationId, sent: bool) -> Vec<Event> {
         let settled =
@@ -278,7 +242,7 @@ impl Seen<'_> {
         Event::Fence { sid: self.session.id.clone(), ep: self.session.episode, body: FenceChange { fence } }
     }
 
-    fn started(&self, run: &Run) -> Gained {
+    pub(super) fn started(&self, run: &Run) -> Gained {
         Gained {
             episode: Some(self.session.episode),
             address: Some(run.address.clone()),
@@ -293,7 +257,9 @@ impl Seen<'_> {
     fn begin(&self, run: Option<&Run>) -> Vec<Event> {
         let Some(run) = run else { return Vec::new() };
         let mut events = vec![self.host(HostChange::Started(run.clone()))];
-        events.extend(self.finish_all(&self.session.starts, &Settled::Done(self.started(run))));
+        if is_up(self.session) {
+            events.extend(self.finish_all(&self.session.starts, &Settled::Done(self.started(run))));
+        }
         events
     }
 
@@ -302,6 +268,10 @@ impl Seen<'_> {
         let Some(run) = run else { return Vec::new() };
         let change = if self.session.run.is_some() { HostChange::Adopted } else { HostChange::Started };
         let mut events = vec![self.host(change(run.clone()))];
+        // Of one that did not become ready the end is waited for.
+        if super::ready::is_given_up(self.session) {
+            return events;
+        }
         let cancelled = failure("spawn_failed", "cancelled", "the session was stopped while it started");
         events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, cancelled)));
         events
@@ -326,6 +296,7 @@ impl Seen<'_> {
             | Word::Mail { .. }
             | Word::Interrupted { .. }
             | Word::Turn { .. }
+            | Word::Ready
             | Word::Removed => failure("spawn_failed", "cancelled", "the session was stopped before it started"),
         };
         self.aborted(failure)
@@ -370,9 +341,9 @@ impl Seen<'_> {
             (Some(run), true) => self.begin(Some(run)),
             (Some(_) | None, _) => Vec::new(),
         };
-        let (status, reason) = self.status_after(exit);
-        let ended = SessionChange::Ended { exit: exit.clone(), status, reason, at_us: *at_us };
-        let starts_are_open = events.is_empty();
+        let (exit, status, reason) = self.after_exit(exit);
+        let ended = SessionChange::Ended { exit, status, reason, at_us: *at_us };
+        let starts_are_open = events.is_empty() || !is_up(self.session);
         events.extend(self.ended(ended, survivors, starts_are_open));
         events
     }
@@ -381,7 +352,8 @@ impl Seen<'_> {
         let machine = matches!(word, Word::MachineLost);
         let reason = if machine { "lost with the machine" } else { "its host died" };
         let exit = Exit::Error(ExitError { phase: Phase::Host, reason: reason.to_owned(), obstacle: None });
-        let status = match (self.session.status == Status::Stopping, machine) {
+        let is_asked_for = self.session.status == Status::Stopping && !super::ready::is_given_up(self.session);
+        let status = match (is_asked_for, machine) {
             (true, _) => Status::Stopped,
             (false, true) => Status::Interrupted,
             (false, false) => Status::Failed,
@@ -396,9 +368,12 @@ impl Seen<'_> {
         let mut survivors = survivors.to_vec();
         survivors.truncate(limits::SURVIVORS);
         let gained = Gained { status: Some(*status), exit: Some(exit.clone()), survivors, ..gained(self.session) };
+        let is_known = self.session.run.is_some() || !matches!(exit, Exit::Error(_));
+        let why =
+            if is_known && !is_up(self.session) { super::ready::why(self.session, Some(exit)) } else { unproven() };
         let mut events = vec![self.change(ended)];
         if starts_are_open {
-            events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, unproven())));
+            events.extend(self.finish_all(&self.session.starts, &Settled::Not(Outcome::Failed, why)));
         }
         events.extend(self.finish_all(&self.session.stops, &Settled::Done(gained)));
         events.extend(self.finish_all(&self.session.interrupts, &Settled::Not(Outcome::Failed, too_late())));
@@ -406,6 +381,17 @@ impl Seen<'_> {
             events.push(self.change(SessionChange::Deleting));
         }
         events
+    }
+
+    /// How it counts as ended, what it is then, and a word or two beside that.
+    fn after_exit(&self, exit: &Exit) -> (Exit, Status, Option<String>) {
+        let is_asked_for = self.session.status == Status::Stopping && !super::ready::is_given_up(self.session);
+        if !is_asked_for && !is_up(self.session) {
+            let (exit, reason) = super::ready::ended(self.session, exit);
+            return (exit, Status::Failed, Some(clip(&reason)));
+        }
+        let (status, reason) = self.status_after(exit);
+        (exit.clone(), status, reason)
     }
 
     fn status_after(&self, exit: &Exit) -> (Status, Option<String>) {
@@ -472,7 +458,7 @@ fn too_late() -> Failure {
     failure("session_terminal", "ended", "its command ended before it was interrupted")
 }
 
-fn unproven() -> Failure {
+pub(super) fn unproven() -> Failure {
     failure("spawn_failed", "host", "its host was lost before the start was proven")
 }
 

@@ -44,6 +44,9 @@ pub enum Kind {
     /// A session's word of a session turn.
     #[serde(rename = "session.turn")]
     Turn,
+    /// A session's word that it is ready.
+    #[serde(rename = "session.ready")]
+    Ready,
     /// A session's word that it has messages.
     #[serde(rename = "inbox.ack")]
     Acknowledge,
@@ -68,6 +71,7 @@ impl Kind {
             Self::ResolveMessage => "message.resolve",
             Self::Interrupt => "session.interrupt",
             Self::Turn => "session.turn",
+            Self::Ready => "session.ready",
             Self::Acknowledge => "inbox.ack",
             Self::Report => "report.post",
         }
@@ -174,6 +178,19 @@ pub struct Gained {
     /// What came of the word of a session turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned: Option<Turned>,
+    /// What came of the word that it is ready.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readied: Option<Readied>,
+}
+
+/// What comes of a session's word that it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Readied {
+    /// It counts as ready from here on.
+    Ready,
+    /// It did already, nobody waits for that word, or it is of an episode that is over.
+    Unchanged,
 }
 
 /// What comes of a session's word of its turn. A miss has a name of its own, so that it cannot be read as a hit (requirement R2).

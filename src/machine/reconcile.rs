@@ -8,8 +8,9 @@ use super::decide::{Answer, Decision, gained, refused};
 use super::event::{Event, FenceChange, Plan};
 use super::id::SessionId;
 use super::input::Word;
-use super::observe::Seen;
+use super::observe::{Seen, Settled, failure, finish, run_of, unproven};
 use super::operation::{Gained, Kind, Operation, Outcome};
+use super::ready::{is_up, why};
 use super::refusal::Refusal;
 use super::session::{Exit, Run, Session, Status, Survivor};
 use super::state::State;
@@ -239,4 +240,55 @@ pub(super) fn is_of_current_episode(session: &Session, start: &Operation) -> boo
 /// Whether this kind of request starts an episode.
 pub(super) fn is_start(kind: Kind) -> bool {
     matches!(kind, Kind::Spawn | Kind::Resume)
+}
+
+impl Seen<'_> {
+    /// What this word settles of the operations whose outcome is not known. `after`: what one gains that wanted the end.
+    pub(super) fn settle(&self, word: &Word, after: &Gained) -> Vec<Event> {
+        let lives = matches!(word, Word::Started(_) | Word::Adopted(_));
+        let known = uncertain(self.state, &self.session.id).filter_map(|operation| {
+            let settled = match operation.kind {
+                kind if is_start(kind) && !is_of_current_episode(self.session, operation) => return None,
+                // It lives, and whether it becomes ready is to be seen.
+                Kind::Spawn | Kind::Resume if lives && !is_up(self.session) => return None,
+                Kind::Spawn | Kind::Resume if self.session.run.is_some() && !is_up(self.session) => {
+                    Settled::Not(Outcome::Failed, why(self.session, after.exit.as_ref()))
+                }
+                Kind::Spawn | Kind::Resume => match run_of(word).or(self.session.run.as_ref()) {
+                    Some(run) => Settled::Done(self.started(run)),
+                    None if matches!(word, Word::NeverOpened | Word::LaunchFailed { .. }) => {
+                        let never = failure("spawn_failed", "host", "its command never ran");
+                        Settled::Not(Outcome::Failed, never)
+                    }
+                    None => Settled::Not(Outcome::Failed, unproven()),
+                },
+                Kind::Stop | Kind::Delete if lives => {
+                    let lives = failure("timeout", "still_alive", "it lives; ask again to end it");
+                    Settled::Not(Outcome::Failed, lives)
+                }
+                Kind::Stop => Settled::Done(after.clone()),
+                Kind::Delete => {
+                    let kept = failure(
+                        "session_busy",
+                        "not_removed",
+                        "its process is gone and its files are there; ask again to remove them",
+                    );
+                    Settled::Not(Outcome::Failed, kept)
+                }
+                Kind::Prune
+                | Kind::Reconcile
+                | Kind::Resolve
+                | Kind::Send
+                | Kind::Cancel
+                | Kind::ResolveMessage
+                | Kind::Interrupt
+                | Kind::Turn
+                | Kind::Ready
+                | Kind::Acknowledge
+                | Kind::Report => return None,
+            };
+            finish(self.state, operation.id, Some(&self.session.id), &settled)
+        });
+        known.collect()
+    }
 }

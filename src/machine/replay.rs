@@ -42,6 +42,7 @@ pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
         | Kind::ResolveMessage
         | Kind::Interrupt
         | Kind::Turn
+        | Kind::Ready
         | Kind::Acknowledge
         | Kind::Report => return Ok(()),
     }

@@ -12,12 +12,14 @@
 //!                            | delete                    |
 //!                            +--------> deleted <--------+ ----> (tombstone)
 //! ```
-//! `ready` and `running` follow each other as session turns begin and end. `starting`, they and `stopping` may have a process ("live"); the others have none, proven.
+//! Between `starting` and `ready` stands `unready` where more than the start of the command is asked for ([`super::ready`]); callers read it as `starting`.
+//! `ready` and `running` follow each other as session turns begin and end. `starting`, `unready`, they and `stopping` may have a process ("live"); the others have none, proven.
 
 use super::ending::Halt;
 use super::footprint::Runs;
 use super::id::{Digest, Name, OperationId, Process, SessionId};
 use super::message::Adapter;
+use super::ready::Readiness;
 use super::turns::Turn;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -29,6 +31,8 @@ use std::sync::Arc;
 pub enum Status {
     /// Its start is accepted and not proven.
     Starting,
+    /// Its command runs, and it has yet to become ready.
+    Unready,
     /// Its command runs.
     Ready,
     /// Its command runs, in a session turn.
@@ -49,8 +53,9 @@ pub enum Status {
 
 impl Status {
     /// Every status, in the order of the tables below.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Starting,
+        Self::Unready,
         Self::Ready,
         Self::Running,
         Self::Stopping,
@@ -63,13 +68,13 @@ impl Status {
 
     /// Whether a process may exist.
     pub fn is_live(self) -> bool {
-        matches!(self, Self::Starting | Self::Ready | Self::Running | Self::Stopping)
+        matches!(self, Self::Starting | Self::Unready | Self::Ready | Self::Running | Self::Stopping)
     }
 
     /// The word on the wire.
     pub fn word(self) -> &'static str {
         match self {
-            Self::Starting => "starting",
+            Self::Starting | Self::Unready => "starting",
             Self::Ready => "ready",
             Self::Running => "running",
             Self::Stopping => "stopping",
@@ -118,10 +123,11 @@ pub enum Move {
 
 /// Rows: status. Columns: resume, stop, delete, delete with stop.
 /// "Resume of a live session returns it", "stop in every state", "delete wins" (design 4).
-pub const REQUESTS: [(Status, [Move; 4]); 9] = {
+pub const REQUESTS: [(Status, [Move; 4]); 10] = {
     use Move::{Busy, Done, End, Gone, Join, Launch, Live, Remove};
     [
         (Status::Starting, [Join, End, Live, End]),
+        (Status::Unready, [Join, End, Live, End]),
         (Status::Ready, [Done, End, Live, End]),
         (Status::Running, [Done, End, Live, End]),
         (Status::Stopping, [Busy, Join, Live, Join]),
@@ -272,6 +278,12 @@ pub struct Session {
     /// How messages reach it.
     #[serde(default, skip_serializing_if = "Adapter::is_inbox")]
     pub adapter: Adapter,
+    /// When it counts as ready, if not as soon as its command executes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub readiness: Option<Readiness>,
+    /// Whether that was said of the current or last episode.
+    #[serde(default, skip_serializing_if = "is_not")]
+    pub is_ready: bool,
     /// Ledger position of its creation; lists are in this order.
     pub created_seq: u64,
     /// When it was created.
@@ -304,7 +316,7 @@ pub struct Session {
     /// Who wanted the current or last episode to end, if anybody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop: Option<Arc<Halt>>,
-    /// When a stop's callers are answered even if no end is proven, on the boot clock.
+    /// Until when a session that is not ready yet has to be, or when a stop's callers are answered even if no end is proven; on the boot clock.
     pub due_boot_us: Option<u64>,
     /// Protects it while its truth is uncertain.
     pub fence: Option<Fence>,
@@ -341,6 +353,11 @@ fn top() -> u32 {
 
 fn is_top(depth: &u32) -> bool {
     *depth == top()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+pub(super) fn is_not(is_so: &bool) -> bool {
+    !*is_so
 }
 
 fn is_zero(number: &u64) -> bool {

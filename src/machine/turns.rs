@@ -55,10 +55,11 @@ pub(super) enum Relation {
 
 /// Rows: status. Columns: "it runs" of an older, the current, a newer turn; "it is over" of an older, the current, a newer one. The end of a
 /// newer one may come before the word that its message was taken, and of the first one before the word of the start: both count.
-pub(super) const WORDS: [(Status, [Course; 6]); 9] = {
+pub(super) const WORDS: [(Status, [Course; 6]); 10] = {
     use Course::{Close, Late, Open};
     [
         (Status::Starting, [Late, Late, Late, Late, Late, Close]),
+        (Status::Unready, [Late, Late, Late, Late, Late, Close]),
         (Status::Ready, [Late, Late, Open, Late, Late, Close]),
         (Status::Running, [Late, Late, Open, Late, Close, Close]),
         (Status::Stopping, [Late, Late, Late, Late, Late, Late]),
@@ -157,6 +158,8 @@ pub(super) fn changed(session: &mut Session, change: &SessionChange, at: At) -> 
             Some(super::interrupts::stop(session, *grace_ms, *deadline_boot_us, at))
         }
         SessionChange::Ended { .. }
+        | SessionChange::Ready
+        | SessionChange::Unready { .. }
         | SessionChange::Woken { .. }
         | SessionChange::Aborted
         | SessionChange::Deleting

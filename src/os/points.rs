@@ -118,6 +118,8 @@ points! {
     RecordClosed = "record.closed",
     RecordNotice = "record.notice",
     RecordTurnEnded = "record.turn_ended",
+    RecordReady = "record.ready",
+    RecordUnready = "record.unready",
 
     // Files of a session before its start is accepted.
     SpawnSessions = "spawn.sessions",
@@ -150,6 +152,7 @@ points! {
     WordMail = "word.mail",
     WordInterrupted = "word.interrupted",
     WordTurn = "word.turn",
+    WordReady = "word.ready",
     DeliverHanding = "deliver.handing",
     DeliverHanded = "deliver.handed",
     LaunchLocked = "launch.locked",
@@ -183,6 +186,7 @@ points! {
     HostJournalContent = "host.journal_content",
     HostJournalNamed = "host.journal_named",
     HostTurnEnded = "host.turn_ended",
+    HostReady = "host.ready",
     HostInterrupt = "host.interrupt",
     HostInterrupted = "host.interrupted",
     HostStop = "host.stop",

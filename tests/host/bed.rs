@@ -70,6 +70,7 @@ impl Bed {
             adapter: Adapter::Inbox,
             frame: Frame::Line,
             prompt: None,
+            sign: None,
             stdin: Stdin::Empty,
             follow: false,
         };

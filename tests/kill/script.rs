@@ -23,6 +23,8 @@ pub(super) enum Script {
     Leave,
     /// A session is started, stopped and deleted; another never comes up.
     Spawn,
+    /// A session becomes ready by its output; another does not in its time.
+    Ready,
     /// A session ends by itself, is resumed, ends again, and is pruned.
     Resume,
     /// A broker is killed and somebody protects its ledger; the next one adopts its session, whose socket is gone; then its host is killed.
@@ -39,10 +41,11 @@ pub(super) enum Script {
 
 impl Script {
     /// All of them, the cheapest first.
-    pub(super) const ALL: [Script; 9] = [
+    pub(super) const ALL: [Script; 10] = [
         Script::Start,
         Script::Leave,
         Script::Spawn,
+        Script::Ready,
         Script::Resume,
         Script::Adopt,
         Script::Deliver,
@@ -56,7 +59,7 @@ impl Script {
     pub(super) fn limits(self) -> &'static str {
         match self {
             Script::Start | Script::Leave => "segment_bytes:1500,snapshot_tail_bytes:1",
-            Script::Spawn => "segment_bytes:3000",
+            Script::Spawn | Script::Ready => "segment_bytes:3000",
             Script::Resume => "segment_bytes:2000",
             Script::Adopt | Script::Deliver | Script::Mail => "segment_bytes:100000",
             Script::Mend => "segment_bytes:900",
@@ -72,6 +75,7 @@ impl Script {
             Script::Start => start(run),
             Script::Leave => leave(run),
             Script::Spawn => spawn(run),
+            Script::Ready => ready(run),
             Script::Resume => resume(run),
             Script::Adopt => adopt(run),
             Script::Deliver => deliver(run),
@@ -104,6 +108,16 @@ fn spawn(run: &mut Run) {
     }
     run.changes("stop", "stop web");
     run.changes("delete", "delete web");
+}
+
+fn ready(run: &mut Run) {
+    run.spawns_with("spawn", "spawn --name web --ready output:up", "echo up; exec sleep 1000");
+    run.asks("late", words("spawn --name late --ready output:up --ready-within 300ms -- sleep 1000"));
+    for (key, name) in [("delete-late", "late"), ("delete", "web")] {
+        if is_listed(run, name) {
+            run.changes(key, &format!("delete {name} --stop"));
+        }
+    }
 }
 
 fn resume(run: &mut Run) {

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod groups;
+mod ready;
 mod run;
 mod run_alone;
 mod run_output;

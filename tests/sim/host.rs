@@ -158,6 +158,6 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
 fn complete(computer: &mut Computer, run: &Run, exit: Exit) {
     let ended_us = computer.now().wall_us;
     if let Some(episode) = computer.episode_mut(run) {
-        episode.exit = Some(ExitRecord { version: version(), exit, ended_us });
+        episode.exit = Some(ExitRecord { version: version(), exit, ended_us, was_ready: false });
     }
 }

@@ -58,6 +58,7 @@ impl Oracle {
             | Action::ResolveMessage { .. }
             | Action::Interrupt { .. }
             | Action::Turn { .. }
+            | Action::Ready { .. }
             | Action::Report(_)
             | Action::Acknowledge { .. } => None,
         };
@@ -206,6 +207,7 @@ impl Oracle {
                 | Kind::ResolveMessage
                 | Kind::Interrupt
                 | Kind::Turn
+                | Kind::Ready
                 | Kind::Acknowledge
                 | Kind::Report,
                 _,

@@ -146,7 +146,7 @@ pub(super) fn healed(
             Status::Stopped | Status::Exited | Status::Failed | Status::Interrupted => {
                 claim(!lives, || format!("law 11: {run:?} is {} and lives", session.status.word()))?;
             }
-            Status::Starting | Status::Stopping | Status::Deleted => {
+            Status::Starting | Status::Unready | Status::Stopping | Status::Deleted => {
                 return Err(Broken(format!("liveness: {run:?} stays {}", session.status.word())));
             }
         }

@@ -11,6 +11,7 @@ pub(super) fn lasts(word: &Word) -> bool {
         | Word::MachineLost
         | Word::Removed
         | Word::Turn { .. }
+        | Word::Ready
         | Word::Mail { .. } => true,
         Word::LaunchFailed { .. }
         | Word::NeverOpened
@@ -32,6 +33,7 @@ pub(super) fn word(word: &Word) -> &'static str {
         Word::Adopted(_) => "adopted",
         Word::Foreign { .. } => "foreign",
         Word::Turn { .. } => "session turn",
+        Word::Ready => "ready",
         Word::Mail { carried: Carried::Taken { .. }, .. } => "mail taken",
         Word::Mail { carried: Carried::NotTaken, .. } => "mail not taken",
         Word::Mail { carried: Carried::Refused { .. }, .. } => "mail refused",

@@ -137,6 +137,10 @@ pub(super) const CASES: &[Case] = &[
         bed.scene("inbox");
         bed.of("s", Method::SessionTurn, json!({"key": "k", "event": "begin", "turn": 1, "episode": 1}))
     }),
+    case("a word of readiness", Method::SessionReady, |bed| {
+        bed.scene("inbox");
+        bed.of("s", Method::SessionReady, json!({"key": "k", "episode": 1}))
+    }),
     case("a reconciliation", Method::SessionReconcile, |bed| {
         bed.scene("inbox");
         bed.word("s", foreign());

@@ -205,12 +205,13 @@ fn changed(record: &Value) -> String {
         Some("deleting") => "its removal began".to_owned(),
         Some("forgotten") => "forgotten: it left the list".to_owned(),
         Some("removed") => "deleted: its files are gone".to_owned(),
+        Some("ready") => format!("it is ready{}", episode(record)),
         Some(other) => other.to_owned(),
         None => turned(record),
     }
 }
 
-/// A session turn that began or ended, a session that is to end because its turn did not, or one that starts for a message.
+/// A session turn that began or ended, a session that is to end because its turn did not or because it was not ready in time, or one that starts for a message.
 fn turned(record: &Value) -> String {
     let body = &record["body"];
     let number = |turn: &Value| turn["turn"].as_u64().map(|number| format!("session turn {number}"));
@@ -219,6 +220,9 @@ fn turned(record: &Value) -> String {
         (None, Some(turn)) => format!("{turn} is over{}", episode(record)),
         (None, None) if body["overdue"].is_object() => {
             format!("it is stopped: its turn did not end when it was interrupted{}", episode(record))
+        }
+        (None, None) if body["unready"].is_object() => {
+            format!("it is stopped: it was not ready in its time{}", episode(record))
         }
         (None, None) if body["woken"].is_object() => format!("started for a message{}", episode(record)),
         (None, None) => "changed".to_owned(),
@@ -374,6 +378,11 @@ mod tests {
                 "it is stopped: its turn did not end when it was interrupted  episode 2",
             ),
             (session(json!({"woken": {"deadline_boot_us": 1}})), "started for a message  episode 2"),
+            (session(json!("ready")), "it is ready  episode 2"),
+            (
+                session(json!({"unready": {"grace_ms": 1, "deadline_boot_us": 1}})),
+                "it is stopped: it was not ready in its time  episode 2",
+            ),
             (change(json!({"failed": {"reason": "given_up"}})), "msg-7 failed (given up)"),
             (json!({"t": "queue", "body": {"closed": {"reason": "ended"}}}), "what waited was cancelled (ended)"),
         ] {

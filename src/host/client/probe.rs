@@ -88,6 +88,7 @@ mod tests {
             adapter,
             frame: Frame::Line,
             prompt: None,
+            sign: None,
             stdin: Stdin::Empty,
             follow: false,
         };

@@ -322,6 +322,7 @@ mod tests {
             adapter: Adapter::Inbox,
             frame: Frame::Line,
             prompt: None,
+            sign: None,
             stdin: Stdin::Empty,
             follow: false,
         }

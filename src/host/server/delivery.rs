@@ -83,7 +83,7 @@ impl Episode {
             None => {
                 // A prompt that was shown before the message is none that follows it.
                 self.output.catch_up(self.needed());
-                self.tell_turn_ended();
+                self.tell_what_was_seen();
                 self.begin_delivery(named, bytes.len())?;
                 self.wait_for_delivery(index, id)?;
                 self.input.give(bytes, false);
@@ -158,7 +158,7 @@ impl Episode {
         if let Some(number) = turn {
             // What is over must not be interrupted: the signal would meet what comes after it.
             self.output.catch_up(self.needed());
-            self.tell_turn_ended();
+            self.tell_what_was_seen();
             if self.output.prompt.as_ref().map(Prompt::turn) != Some(SessionTurn { number, runs: true }) {
                 return Ok(Answer::Say(Reply::Interrupt { sent: false }));
             }

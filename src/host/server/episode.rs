@@ -19,6 +19,7 @@ use super::reap;
 use super::start::Starting;
 use crate::host::files::{self, Document, ExitFile, HOST_JSON};
 use crate::host::prompt::Prompt;
+use crate::host::sign::Sign;
 use crate::host::spec::{Spec, Stdin};
 use crate::host::wire::{
     EpisodeState, Exit, ExitRecord, HostRecord, Line, Push, Reply, Report, StartFailure, Status, Stopped, version,
@@ -232,6 +233,9 @@ impl Episode {
             // What the child told before it ended stands in the pipe by now.
             self.exec_answered(now_us);
             if self.ending.stage() == Stage::Running {
+                // And what the command wrote before it ended: it may have been ready.
+                self.output.catch_up(self.needed());
+                self.tell_what_was_seen();
                 self.record_exit(exit);
                 self.ending.leader_ended(now_us);
             }
@@ -243,7 +247,8 @@ impl Episode {
     /// From here the episode's command has ended, durably.
     fn record_exit(&mut self, exit: Exit) {
         self.progress();
-        let record = ExitRecord { version: version(), exit, ended_us: self.last_seen_us };
+        let was_ready = self.output.sign.as_ref().is_some_and(Sign::is_there);
+        let record = ExitRecord { version: version(), exit, ended_us: self.last_seen_us, was_ready };
         // If the disk fails in place, the push still tells; whoever asks later gets "host died", which is then true.
         pass(Point::HostExitSeen);
         drop(self.files.exit.complete(&record));
@@ -362,11 +367,16 @@ impl Episode {
             exit: self.exit.as_ref().map(|record| record.exit.clone()),
             ended_us: self.exit.as_ref().map(|record| record.ended_us),
             turn: self.output.prompt.as_ref().map(Prompt::turn),
+            ready: self.output.sign.as_ref().map(Sign::is_there),
         }
     }
 
-    /// The command has shown its prompt. A turn that ends stands in no journal: this host knows it as long as there can be another.
-    pub(super) fn tell_turn_ended(&mut self) {
+    /// The command has shown its prompt, or that it is ready. Neither stands in a journal: this host knows it as long as it matters.
+    pub(super) fn tell_what_was_seen(&mut self) {
+        if self.output.take_ready() {
+            pass(Point::HostReady);
+            self.push(&Push::Ready);
+        }
         if let Some(turn) = self.output.take_turn_ended() {
             pass(Point::HostTurnEnded);
             self.push(&Push::Turn(turn));

@@ -4,6 +4,7 @@
 use std::io::{self, PipeReader, Read};
 
 use crate::host::prompt::{Prompt, SessionTurn};
+use crate::host::sign::Sign;
 use crate::host::spool::frame::Stream;
 use crate::host::spool::writer::{FrameBuffer, Spool};
 use crate::os::clock;
@@ -20,6 +21,10 @@ pub(super) struct Output {
     pub(super) prompt: Option<Prompt>,
     /// A session turn has ended, and nobody was told.
     turn_ended: Option<SessionTurn>,
+    /// Looks for the sign that the command is ready, where there is to be one.
+    pub(super) sign: Option<Sign>,
+    /// It was there, and nobody was told.
+    is_ready: bool,
     buffer: FrameBuffer,
     pending: Option<Pending>,
 }
@@ -38,12 +43,18 @@ impl Output {
     /// Both pipes do not block.
     pub(super) fn new(stdout: PipeReader, stderr: PipeReader, spool: Spool) -> Self {
         let (stdout, stderr, buffer) = (Some(stdout), Some(stderr), FrameBuffer::default());
-        Self { stdout, stderr, spool, prompt: None, turn_ended: None, buffer, pending: None }
+        let (prompt, turn_ended, sign, is_ready, pending) = (None, None, None, false, None);
+        Self { stdout, stderr, spool, prompt, turn_ended, sign, is_ready, buffer, pending }
     }
 
     /// The session turn that has ended, once.
     pub(super) fn take_turn_ended(&mut self) -> Option<SessionTurn> {
         self.turn_ended.take()
+    }
+
+    /// Whether the sign that the command is ready was there; once.
+    pub(super) fn take_ready(&mut self) -> bool {
+        std::mem::take(&mut self.is_ready)
     }
 
     /// The pipes that may be read now. `needed`: see [`Spool::has_room`].
@@ -90,6 +101,9 @@ impl Output {
         {
             self.turn_ended = Some(prompt.turn());
         }
+        if let Some(sign) = &mut self.sign {
+            self.is_ready |= sign.saw(stream, &self.buffer.payload()[..length]);
+        }
         let at_us = clock::wall_us();
         if write(&mut self.spool, (stream, at_us), &mut self.buffer, length, needed).is_err() {
             if needed.is_some() {
@@ -103,10 +117,11 @@ impl Output {
         length
     }
 
-    /// Reads what stands in the pipes now, bounded, where somebody looks for a prompt in it.
+    /// Reads what stands in the pipes now, bounded, where somebody looks for something in it.
     pub(super) fn catch_up(&mut self, needed: Option<u64>) {
         for stream in [Stream::Stdout, Stream::Stderr] {
-            let mut left = if self.prompt.is_some() { DRAIN_BYTES_MAX } else { 0 };
+            let looks = self.prompt.is_some() || self.sign.as_ref().is_some_and(|sign| !sign.is_there());
+            let mut left = if looks { DRAIN_BYTES_MAX } else { 0 };
             while left > 0 && self.readable(needed).any(|(of, _)| of == stream) {
                 let count = self.read(stream, needed);
                 if count == 0 {

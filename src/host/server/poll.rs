@@ -98,7 +98,7 @@ impl Episode {
             Source::Pipe(stream) => {
                 if self.output.read(stream, self.needed()) > 0 {
                     self.progress();
-                    self.tell_turn_ended();
+                    self.tell_what_was_seen();
                 }
             }
             Source::Input => self.feed_on(),

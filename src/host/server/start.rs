@@ -31,6 +31,7 @@ use crate::host::incarnation;
 use crate::host::journal::Journal;
 use crate::host::marker;
 use crate::host::prompt::Prompt;
+use crate::host::sign::Sign;
 use crate::host::spec::{Adapter, Spec, Stdin};
 use crate::host::spool::writer::Spool;
 use crate::host::wire::{self, Exit, ExitRecord, FileIdentity, HostRecord, StartFailure, StartPhase, version};
@@ -100,6 +101,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     let journal = takes_messages.then(|| Journal::create(&folder)).transpose();
     let journal = journal.map_err(failed("cannot prepare the journal"))?;
     let prompt = spec.prompt.as_deref().map(Prompt::new).transpose().map_err(failed("the prompt"))?;
+    let sign = spec.sign.as_deref().map(Sign::new).transpose().map_err(failed("the sign of readiness"))?;
     let pipes = Pipes::new(takes_messages || spec.stdin == Stdin::Client).map_err(failed("cannot make pipes"))?;
     let environment = command::environment(&spec, own_variables(&arguments, &marker));
     let plan = Plan { spec: &spec, environment, stdio: pipes.commands };
@@ -115,7 +117,12 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
     if let Err(error) = gate.write_all(&[1]) {
         // Killed at its gate. The record says that it may have run, so the exit says that it has not.
         let failure = failed("the command's process is gone")(error);
-        let record = ExitRecord { version: version(), exit: Exit::Error(failure.clone()), ended_us: clock::wall_us() };
+        let record = ExitRecord {
+            version: version(),
+            exit: Exit::Error(failure.clone()),
+            ended_us: clock::wall_us(),
+            was_ready: false,
+        };
         drop(exit_file.complete(&record));
         return Err(failure);
     }
@@ -123,7 +130,7 @@ pub(super) fn start(arguments: Arguments, inherited: Inherited) -> Result<Episod
 
     let ending = Ending::new(pid, marker);
     let mut output = Output::new(pipes.stdout, pipes.stderr, Spool::new(folder.join(OUTPUT)));
-    output.prompt = prompt;
+    (output.prompt, output.sign) = (prompt, sign);
     let files = Files { root: arguments.root, runtime: arguments.runtime, folder, exit: exit_file, lock };
     let mut episode = Episode::new(record, files, spec, ending, output, pipes.input, Deliveries::new(journal));
     episode.begin(signals, endpoint, status, report, arguments.generation);

@@ -369,6 +369,7 @@ fn the_stored_form_is_this() {
             name: Some(Name::parse("web").unwrap()),
             labels,
             adapter: crate::machine::Adapter::Inbox,
+            readiness: None,
         },
     );
     world.saw(B, 1, Word::Started(run(3)));

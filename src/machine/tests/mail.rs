@@ -12,7 +12,7 @@ fn world(adapter: Adapter) -> World {
 
 fn up(world: &mut World, id: &str, adapter: Adapter) {
     let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness: None });
     world.saw(id, 1, Word::Started(run(1)));
 }
 
@@ -273,9 +273,9 @@ fn a_session_pulls_and_acknowledges_what_is_its_own() {
 #[test]
 fn who_may_write_to_whom() {
     let mut world = world(Adapter::Inbox);
-    let Action::Spawn { prepared, name, labels, adapter } = spawn(B, None) else { unreachable!() };
+    let Action::Spawn { prepared, name, labels, adapter, .. } = spawn(B, None) else { unreachable!() };
     let scope = |id: &str| Scope::Session(sid(id));
-    world.ask_as(scope(A), "child", 1, Action::Spawn { prepared, name, labels, adapter });
+    world.ask_as(scope(A), "child", 1, Action::Spawn { prepared, name, labels, adapter, readiness: None });
     world.saw(B, 1, Word::Started(run(2)));
     const STRANGER: &str = "cccccccccccc";
     up(&mut world, STRANGER, Adapter::Inbox);

@@ -6,6 +6,7 @@ mod interrupts;
 mod keys;
 mod mail;
 mod notices;
+mod readiness;
 mod reconcile;
 mod reports;
 mod scripts;
@@ -280,6 +281,7 @@ pub(super) fn spawn(id: &str, name: Option<&str>) -> Action {
         name: name.map(|name| Name::parse(name).unwrap()),
         labels: BTreeMap::new(),
         adapter: Adapter::Inbox,
+        readiness: None,
     }
 }
 
@@ -366,6 +368,8 @@ fn line(event: &Event) -> String {
             SessionChange::Removed => "removed".to_owned(),
             SessionChange::Woken { .. } => "woken".to_owned(),
             SessionChange::Overdue { .. } => "overdue".to_owned(),
+            SessionChange::Ready => "ready".to_owned(),
+            SessionChange::Unready { .. } => "not ready".to_owned(),
             SessionChange::TurnBegan { turn } => format!("turn {turn} began"),
             SessionChange::TurnEnded { turn } => format!("turn {turn} ended"),
         },

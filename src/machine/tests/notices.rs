@@ -11,7 +11,7 @@ fn family(of_parent: Adapter, of_child: Adapter) -> World {
     let mut world = World::new();
     for (id, scope, of) in [(A, Scope::Owner, of_parent), (B, as_session(A), of_child)] {
         let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-        world.ask_as(scope, id, 1, Action::Spawn { prepared, name, labels, adapter: of });
+        world.ask_as(scope, id, 1, Action::Spawn { prepared, name, labels, adapter: of, readiness: None });
         world.saw(id, 1, Word::Started(run(1)));
     }
     world

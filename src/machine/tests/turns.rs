@@ -14,7 +14,7 @@ pub(super) fn started() -> World {
 
 fn prompted(world: &mut World, id: &str) {
     let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::PromptedLines });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::PromptedLines, readiness: None });
 }
 
 /// The same, at its prompt.
@@ -65,7 +65,7 @@ fn every_state_with_every_word() {
     };
     assert_eq!(
         Status::ALL.map(row).join("\n"),
-        "starting Late Late Late Late Late Close\nready Late Late Open Late Late Close\nrunning Late Late Open Late Close Close\n\
+        "starting Late Late Late Late Late Close\nstarting Late Late Late Late Late Close\nready Late Late Open Late Late Close\nrunning Late Late Open Late Close Close\n\
          stopping Late Late Late Late Late Late\nstopped Late Late Late Late Late Late\nexited Late Late Late Late Late Late\n\
          failed Late Late Late Late Late Late\ninterrupted Late Late Late Late Late Late\ndeleted Late Late Late Late Late Late"
     );
@@ -246,7 +246,7 @@ fn a_session_that_tells_its_turns_itself() {
     let own = || Scope::Session(sid(A));
     let mut world = World::new();
     let Action::Spawn { prepared, name, labels, .. } = spawn(A, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines, readiness: None });
     assert_eq!(world.ask_as(own(), "early", 1, told(1, true)), "=> refused Unproven");
     world.saw(A, 1, Word::Started(run(1)));
     let mut keys = 0;

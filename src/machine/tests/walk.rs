@@ -9,14 +9,15 @@ pub(super) fn at(status: Status) -> World {
     let mut world = World::new();
     let Action::Spawn { prepared, name, labels, .. } = spawn(A, Some("alpha")) else { unreachable!() };
     let adapter = if status == Status::Running { Adapter::PromptedLines } else { Adapter::Inbox };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter });
+    let readiness = (status == Status::Unready).then_some(Readiness { sign: Sign::Output, within_ms: 30_000 });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness });
     let ended = |world: &mut World, word: Word| {
         world.saw(A, 1, Word::Started(run(1)));
         world.saw(A, 1, word);
     };
     match status {
         Status::Starting => {}
-        Status::Ready | Status::Running => {
+        Status::Unready | Status::Ready | Status::Running => {
             world.saw(A, 1, Word::Started(run(1)));
         }
         Status::Stopping => {
@@ -75,6 +76,7 @@ fn walk() -> String {
         world.fresh(resume(A, 2));
         world
     }));
+    starts.push(("unready".to_owned(), || at(Status::Unready)));
     let plain: [(Status, fn() -> World); 9] = [
         (Status::Starting, || at(Status::Starting)),
         (Status::Ready, || at(Status::Ready)),

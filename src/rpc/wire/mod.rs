@@ -60,9 +60,9 @@ pub use report::{
 pub use schema::schema;
 pub use session::{
     Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,
-    PruneParams, PruneResult, Queue, ReconcileParams, ResumeParams, Session, SessionResult, SessionStatus,
-    StartFailure, StartPhase, Stop, StopParams, Survivor, TurnEvent, TurnOutcome, TurnParams, TurnResult, WaitFor,
-    WaitParams,
+    PruneParams, PruneResult, Queue, ReadyOutcome, ReadyParams, ReadyResult, ReconcileParams, ResumeParams, Session,
+    SessionResult, SessionStatus, StartFailure, StartPhase, Stop, StopParams, Survivor, TurnEvent, TurnOutcome,
+    TurnParams, TurnResult, WaitFor, WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;

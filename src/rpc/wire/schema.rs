@@ -70,12 +70,12 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::ReportList => pair::<ReportListParams, ReportListResult>(generator),
         Method::SessionInterrupt => pair::<InterruptParams, SpawnResult>(generator),
         Method::SessionTurn => pair::<TurnParams, TurnResult>(generator),
+        Method::SessionReady => pair::<ReadyParams, ReadyResult>(generator),
         Method::EventsSubscribe => pair::<EventsSubscribeParams, EventsSubscribeResult>(generator),
         Method::EventsUnsubscribe => pair::<EventsUnsubscribeParams, EventsUnsubscribeResult>(generator),
         Method::SessionFork
         | Method::SessionRegister
         | Method::SessionHeartbeat
-        | Method::SessionReady
         | Method::PoolAcquire
         | Method::PoolRelease
         | Method::PoolStatus => return None,

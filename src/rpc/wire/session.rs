@@ -311,6 +311,37 @@ pub enum TurnOutcome {
     Unchanged,
 }
 
+/// Parameters of `session.ready`; for a session, about itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyParams {
+    /// Key of this request.
+    pub key: Key,
+    /// The episode that is ready (`OSTLER_EPISODE`).
+    pub episode: u32,
+}
+
+/// Result of `session.ready`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReadyResult {
+    /// The session, as it is now.
+    pub session: Session,
+    /// What came of it.
+    pub outcome: ReadyOutcome,
+    /// The operation.
+    pub operation: Operation,
+}
+
+/// What came of the word that a session is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReadyOutcome {
+    /// It counts as ready from here on.
+    Ready,
+    /// Nothing: it was ready, nobody waits for that word, or it is of an episode that is over.
+    Unchanged,
+}
+
 /// Parameters of `session.resume`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

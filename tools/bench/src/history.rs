@@ -57,7 +57,10 @@ impl World {
         let id = session(number);
         let prepared = PreparedSession { id: id.clone(), spec: digest(number) };
         let labels = [("task".to_owned(), format!("job {number}"))].into_iter().collect();
-        self.ask(2 * number, Action::Spawn { prepared: Some(prepared), name: None, labels, adapter: Adapter::Inbox });
+        self.ask(
+            2 * number,
+            Action::Spawn { prepared: Some(prepared), name: None, labels, adapter: Adapter::Inbox, readiness: None },
+        );
         self.word(&id, Word::Started(process(number)));
         if let Some(old) = number.checked_sub(SESSIONS) {
             let id = session(old);
