@@ -97,6 +97,14 @@ pub fn missing(given: &str) -> Refusal {
     Refusal::NoSession { given: given.chars().take(64).collect() }
 }
 
+/// A session's name, in the machine's type.
+///
+/// # Errors
+/// `invalid_input`.
+pub fn name(text: &str) -> Result<Name, WireError> {
+    Name::parse(text).map_err(|rule| bad_name(text, rule))
+}
+
 /// What a spawn's parameters come to.
 #[derive(Debug)]
 pub struct Wanted {
@@ -137,7 +145,7 @@ pub fn wanted(params: &SpawnParams) -> Result<Wanted, WireError> {
     if params.parent.is_some() {
         return Err(missing("a parent other than the calling session"));
     }
-    let name = params.name.as_deref().map(|text| Name::parse(text).map_err(|rule| bad_name(text, rule))).transpose()?;
+    let name = params.name.as_deref().map(name).transpose()?;
     labels_ok(&params.labels)?;
     let readiness = super::readiness::wanted(params)?;
     Ok(Wanted { spec: spec_of(params)?, name, labels: params.labels.clone(), readiness })
@@ -281,9 +289,9 @@ pub fn older(given: Option<u64>) -> Result<u64, WireError> {
 /// The action with its files prepared for this episode.
 pub fn prepared(action: Action, session: &SessionId, spec: Option<Digest>, episode: u32) -> Action {
     match action {
-        Action::Spawn { name, labels, adapter, readiness, .. } => {
+        Action::Spawn { name, labels, adapter, readiness, source, .. } => {
             let prepared = spec.map(|spec| crate::machine::PreparedSession { id: session.clone(), spec });
-            Action::Spawn { prepared, name, labels, adapter, readiness }
+            Action::Spawn { prepared, name, labels, adapter, readiness, source }
         }
         Action::Resume { target, .. } => Action::Resume { target, prepared: Some(episode) },
         Action::Send(parcel) => Action::Send(Box::new(Parcel { prepared: Some(episode), ..*parcel })),

@@ -69,6 +69,7 @@ impl Front {
         let digest = asked::digest(&self.secret.key, method.name(), &params);
         match change {
             route::Change::Spawn => self.spawn(&caller, digest, decode(params)?).await,
+            route::Change::Fork => self.fork(&caller, digest, decode(params)?).await,
             route::Change::Resume => self.resume(&caller, digest, decode(params)?).await,
             route::Change::Stop => self.stop(&caller, digest, decode(params)?).await,
             route::Change::Delete => self.delete(&caller, digest, decode(params)?).await,
@@ -89,7 +90,8 @@ impl Front {
     async fn spawn(&self, caller: &Caller, digest: Digest, params: SpawnParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let asked::Wanted { spec, name, labels, readiness } = asked::wanted(&params)?;
-        let action = Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec), readiness };
+        let action =
+            Action::Spawn { prepared: None, name, labels, adapter: asked::adapter(&spec), readiness, source: None };
         let settled = self.settle(&change, action, Wanted { spec: Some(spec), texts: &[] }).await?;
         self.with_output(&settled, self.started(&settled)).await
     }
@@ -205,7 +207,7 @@ impl Front {
     }
 
     /// The session that a caller means. To a session all but itself and its children are as unknown as nobody, and itself it may only look at.
-    fn target(&self, scope: &Scope, given: &str) -> Result<Target, WireError> {
+    pub(super) fn target(&self, scope: &Scope, given: &str) -> Result<Target, WireError> {
         let state = self.view.read();
         let found = asked::find(&state, given);
         let Scope::Session(caller) = scope else { return Ok(found) };
@@ -376,7 +378,7 @@ impl Front {
     }
 
     /// Whether a session is being removed, or is.
-    fn is_going(&self, session: &SessionId) -> bool {
+    pub(super) fn is_going(&self, session: &SessionId) -> bool {
         self.view.read().sessions.get(session).is_none_or(|of| of.status == Status::Deleted)
     }
 
@@ -392,7 +394,7 @@ impl Front {
     }
 
     /// The outcome of a start, or of what a live session was asked for.
-    fn started(&self, settled: &Settled) -> Result<Encoded, WireError> {
+    pub(super) fn started(&self, settled: &Settled) -> Result<Encoded, WireError> {
         let operation = render::operation(&settled.operation, settled.replayed);
         if let Some(error) = failed(&settled.operation) {
             return Err(error.with("replayed", settled.replayed).with("key", settled.operation.key.as_str()));
@@ -460,7 +462,7 @@ fn endpoint_stale(
         .with("result", result.unwrap_or(Value::Null))
 }
 
-fn internal(what: &str) -> WireError {
+pub(super) fn internal(what: &str) -> WireError {
     WireError::new(ErrorCode::Internal, what)
 }
 

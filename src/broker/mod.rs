@@ -34,6 +34,8 @@ pub mod files;
 pub mod fold;
 #[cfg(test)]
 mod fold_tests;
+/// Sessions as copies of others.
+mod forks;
 /// What the connections call.
 pub mod front;
 /// The broker lock as seen from outside.

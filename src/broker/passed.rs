@@ -44,7 +44,7 @@ fn of_record(event: &Event) -> Option<Point> {
         Event::Generation { .. } => Point::RecordGeneration,
         Event::Beat { .. } => Point::RecordBeat,
         Event::Accept { kind, .. } => match kind {
-            Kind::Spawn => Point::RecordSpawn,
+            Kind::Spawn | Kind::Fork => Point::RecordSpawn,
             Kind::Resume => Point::RecordResume,
             Kind::Stop => Point::RecordStop,
             Kind::Delete => Point::RecordDelete,

@@ -103,6 +103,7 @@ impl Renderer {
             cwd: summary.cwd.clone(),
             labels: session.labels.clone(),
             parent: session.parent.as_ref().map(ToString::to_string),
+            forked_from: session.forked_from.as_ref().map(ToString::to_string),
             adapter: adapter(session.adapter),
             created_at: Timestamp::from_us(session.created_us),
             started_at: session.started_us.map(Timestamp::from_us),
@@ -163,6 +164,7 @@ fn tombstone(id: &SessionId, operation: &Operation) -> wire::Session {
         cwd: Arg::default(),
         labels: std::collections::BTreeMap::new(),
         parent: None,
+        forked_from: None,
         adapter: wire::Adapter::Inbox,
         created_at: at,
         started_at: None,
@@ -258,6 +260,7 @@ pub fn operation(operation: &Operation, replayed: bool) -> wire::Operation {
 fn method(kind: machine::Kind) -> Method {
     match kind {
         machine::Kind::Spawn => Method::SessionSpawn,
+        machine::Kind::Fork => Method::SessionFork,
         machine::Kind::Resume => Method::SessionResume,
         machine::Kind::Stop => Method::SessionStop,
         machine::Kind::Delete => Method::SessionDelete,

@@ -354,6 +354,7 @@ fn every_piece_fits_a_line_whatever_is_in_it() {
             labels: (0..32).map(label).collect(),
             adapter: crate::machine::Adapter::Inbox,
             readiness: None,
+            source: None,
         };
         run(&mut turn, vec![(request(&format!("key-{letter}"), 1, action), None)]).unwrap();
     }

@@ -32,6 +32,7 @@ pub enum Route {
 #[expect(missing_docs, reason = "named after the methods")]
 pub enum Change {
     Spawn,
+    Fork,
     Resume,
     Stop,
     Delete,
@@ -73,6 +74,7 @@ pub fn route(method: Method) -> Route {
         Method::BrokerStatus => Route::Status,
         Method::BrokerShutdown => Route::Shutdown,
         Method::SessionSpawn => Route::Change(Change::Spawn),
+        Method::SessionFork => Route::Change(Change::Fork),
         Method::SessionResume => Route::Change(Change::Resume),
         Method::SessionStop => Route::Change(Change::Stop),
         Method::SessionDelete => Route::Change(Change::Delete),
@@ -103,8 +105,7 @@ pub fn route(method: Method) -> Route {
         Method::SessionReady => Route::Change(Change::Ready),
         Method::EventsSubscribe => Route::Subscribe,
         Method::EventsUnsubscribe => Route::Unsubscribe,
-        Method::SessionFork
-        | Method::SessionRegister
+        Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::PoolAcquire
         | Method::PoolRelease

@@ -61,11 +61,16 @@ impl Sight {
     }
 }
 
+/// Whether an operation of this kind makes a session.
+fn makes_session(kind: &str) -> bool {
+    [Kind::Spawn, Kind::Fork].iter().any(|of| of.word() == kind)
+}
+
 impl Kin {
     fn sees(&mut self, record: &Record) -> Seen {
         let header = &record.header;
         let Some(about) = header.sid.as_deref().and_then(|sid| SessionId::parse(sid).ok()) else { return Seen::No };
-        if header.t == "accept" && header.kind.as_deref() == Some(Kind::Spawn.word()) && self.asks(record) {
+        if header.t == "accept" && header.kind.as_deref().is_some_and(makes_session) && self.asks(record) {
             self.children.insert(about.clone());
         }
         let is_kin = about == self.own || self.children.contains(&about);

@@ -11,7 +11,14 @@ fn after_a_stale_answer(planted: Planted) -> MessageState {
     let mut turn = open(&SimulatedDisk::new());
     turn.plant(planted);
     let Action::Spawn { prepared, name, labels, .. } = spawn("a") else { unreachable!() };
-    let action = Action::Spawn { prepared, name, labels, adapter: crate::machine::Adapter::Lines, readiness: None };
+    let action = Action::Spawn {
+        prepared,
+        name,
+        labels,
+        adapter: crate::machine::Adapter::Lines,
+        readiness: None,
+        source: None,
+    };
     run(&mut turn, vec![(request("k", 1, action), None)]).unwrap();
     run(&mut turn, vec![(started("a"), None)]).unwrap();
     let parcel = Parcel {

@@ -64,6 +64,7 @@ pub(super) fn spawn(letter: &str) -> Action {
         labels: BTreeMap::new(),
         adapter: crate::machine::Adapter::Inbox,
         readiness: None,
+        source: None,
     }
 }
 
@@ -171,6 +172,7 @@ fn one_turn_takes_many_and_a_long_one_is_cut_into_appends() {
             labels: labels.clone(),
             adapter: crate::machine::Adapter::Inbox,
             readiness: None,
+            source: None,
         };
         (request(&format!("key-{letter}"), 1, action), None)
     });

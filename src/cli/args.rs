@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Interrupt(super::interrupt::Args),
     Stop(super::stop::Args),
     Resume(super::resume::Args),
+    Fork(super::fork::Args),
     #[command(visible_alias = "rm")]
     Delete(super::delete::Args),
     Prune(super::prune::Args),
@@ -150,7 +151,7 @@ mod tests {
             .collect();
         assert_eq!(
             names.join(" "),
-            "ensure run spawn list show logs wait send message inbox report interrupt stop resume delete prune reconcile operation status shutdown upgrade connect doctor \
+            "ensure run spawn list show logs wait send message inbox report interrupt stop resume fork delete prune reconcile operation status shutdown upgrade connect doctor \
              ledger config schema completions man"
         );
     }
@@ -193,7 +194,6 @@ mod tests {
     fn what_later_versions_will_do_is_not_offered() {
         for line in [
             "mcp serve",
-            "fork a",
             "doctor --fix lock",
             "doctor --fix modes",
             "spawn --adapter acp -- x",

@@ -15,6 +15,7 @@ mod duration;
 mod ensure;
 mod exit;
 mod failure;
+mod fork;
 mod frozen;
 mod inbox;
 mod interrupt;
@@ -105,6 +106,7 @@ fn needs_configuration(command: &Command) -> bool {
         | Command::Interrupt(_)
         | Command::Stop(_)
         | Command::Resume(_)
+        | Command::Fork(_)
         | Command::Delete(_)
         | Command::Prune(_)
         | Command::Reconcile(_)
@@ -145,6 +147,7 @@ fn dispatch(command: Command, context: &Context) -> Result<u8, Failure> {
         Command::Interrupt(args) => interrupt::run(args, context),
         Command::Stop(args) => stop::run(&args, context),
         Command::Resume(args) => resume::run(&args, context),
+        Command::Fork(args) => fork::run(&args, context),
         Command::Delete(args) => delete::run(&args, context),
         Command::Prune(args) => prune::run(args, context),
         Command::Reconcile(args) => reconcile::run(args, context),

@@ -17,7 +17,7 @@ use crate::os::environment::Environment;
 use crate::rpc::error::{ErrorCode, WireError};
 
 /// Commands of later versions (docs/CONTRACT.md, "Planned").
-const PLANNED: [&str; 2] = ["fork", "mcp"];
+const PLANNED: [&str; 1] = ["mcp"];
 /// Options of later versions.
 const PLANNED_OPTIONS: [&str; 1] = ["--restart"];
 /// Words that people know from elsewhere, and what they mean here.

@@ -270,6 +270,7 @@ fn join(
         Kind::Stop => &mut session.stops,
         Kind::Delete => &mut session.deletes,
         Kind::Spawn
+        | Kind::Fork
         | Kind::Prune
         | Kind::Reconcile
         | Kind::Resolve
@@ -305,7 +306,7 @@ fn launch(session: &mut Session, episode: u32, deadline_boot_us: u64, generation
 }
 
 fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan: &Plan, at: At) -> Result<(), Illegal> {
-    let Plan::Spawn { name, labels, spec, deadline_boot_us, adapter, readiness } = plan else { return Ok(()) };
+    let Plan::Spawn { name, labels, spec, deadline_boot_us, adapter, readiness, source } = plan else { return Ok(()) };
     if state.sessions.get(sid).is_some() {
         return Err(Illegal("a session id is never used again"));
     }
@@ -324,6 +325,7 @@ fn spawn(state: &mut State, sid: &SessionId, op: OperationId, act: &Actor, plan:
         spec: *spec,
         adapter: *adapter,
         readiness: *readiness,
+        forked_from: source.clone(),
         is_ready: false,
         created_seq: at.seq,
         created_us: at.time.wall_us,

@@ -3,13 +3,13 @@
 
 use super::event::{Decided, Event, FenceChange, Plan, SessionChange};
 use super::footprint::Footprint;
-use super::id::{OperationId, Scope, SessionId};
+use super::id::{Digest, OperationId, Scope, SessionId};
 use super::input::{Action, Input, PreparedSession, Request, Target};
 use super::limits;
 use super::observe::observe;
 use super::operation::{Gained, Kind, Operation, Outcome};
 use super::refusal::Refusal;
-use super::session::{Ask, Move, Session, on_request};
+use super::session::{Ask, Move, Session, Status, on_request};
 use super::state::State;
 use super::time::Time;
 use std::sync::Arc;
@@ -92,8 +92,17 @@ fn decide_request(state: &State, now: Time, seq: u64, request: &Request) -> Deci
     }
     let ask = Asked { state, now, seq, request };
     match &request.action {
-        Action::Spawn { prepared, name, labels, adapter, readiness } => {
-            ask.spawn(prepared.as_ref(), name.as_ref(), labels, (*adapter, *readiness))
+        Action::Spawn { prepared, name, labels, adapter, readiness, source } => {
+            let plan = |spec, deadline_boot_us, source| Plan::Spawn {
+                name: name.clone(),
+                labels: labels.clone(),
+                spec,
+                deadline_boot_us,
+                adapter: *adapter,
+                readiness: *readiness,
+                source,
+            };
+            ask.spawn(prepared.as_ref(), name.as_ref(), source.as_ref(), plan)
         }
         Action::Send(parcel) => ask.send(parcel),
         Action::Cancel { message } => ask.cancel(message),
@@ -156,9 +165,13 @@ impl Asked<'_> {
         &self,
         prepared: Option<&PreparedSession>,
         name: Option<&super::id::Name>,
-        labels: &std::collections::BTreeMap<String, String>,
-        (adapter, readiness): (super::message::Adapter, Option<super::ready::Readiness>),
+        source: Option<&Target>,
+        plan: impl FnOnce(Digest, u64, Option<SessionId>) -> Plan,
     ) -> Decision {
+        let source = match source.map(|source| self.copied(source)).transpose() {
+            Ok(source) => source,
+            Err(refusal) => return refused(refusal),
+        };
         if let Some(name) = name
             && let Some(by) = self.state.names.get(name)
         {
@@ -173,15 +186,20 @@ impl Asked<'_> {
         if self.state.sessions.get(&prepared.id).is_some() || self.state.removals.get(&prepared.id).is_some() {
             return Decision { events: Vec::new(), answer: Answer::Prepare { session: None, episode: 1 } };
         }
-        let plan = Plan::Spawn {
-            name: name.cloned(),
-            labels: labels.clone(),
-            spec: prepared.spec,
-            deadline_boot_us: self.now.boot_after_ms(limits::START_WITHIN_MS),
-            adapter,
-            readiness,
-        };
-        self.answered(vec![self.accept(Kind::Spawn, Some(&prepared.id), Some(1), plan)])
+        let kind = if source.is_some() { Kind::Fork } else { Kind::Spawn };
+        let plan = plan(prepared.spec, self.now.boot_after_ms(limits::START_WITHIN_MS), source);
+        self.answered(vec![self.accept(kind, Some(&prepared.id), Some(1), plan)])
+    }
+
+    /// The session that a new one is a copy of. Whether its own truth is known does not matter: what it runs is.
+    fn copied(&self, source: &Target) -> Result<SessionId, Refusal> {
+        let id = source.clone()?;
+        match self.state.sessions.get(&id) {
+            Some(session) if !may(&self.request.scope, session) => Err(Refusal::NoSession { given: id.to_string() }),
+            Some(session) if session.status != Status::Deleted => Ok(id),
+            Some(_) => Err(Refusal::Gone { session: id }),
+            None => Err(Refusal::NoSession { given: id.to_string() }),
+        }
     }
 
     pub(super) fn found(&self, target: &Target) -> Result<&Session, Refusal> {

@@ -185,6 +185,9 @@ pub enum Plan {
         /// When it counts as ready, if not as soon as its command executes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         readiness: Option<Readiness>,
+        /// The session that it is a copy of.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        source: Option<SessionId>,
     },
     /// Deliver a message.
     Send {

@@ -105,6 +105,8 @@ pub enum Action {
         adapter: super::message::Adapter,
         /// When it counts as ready, if not as soon as its command executes.
         readiness: Option<super::ready::Readiness>,
+        /// The session that it is a copy of, if it is one: it has to be there still.
+        source: Option<Target>,
     },
     /// A message to a session.
     Send(Box<Parcel>),

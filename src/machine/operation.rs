@@ -11,6 +11,9 @@ pub enum Kind {
     /// A new session.
     #[serde(rename = "session.spawn")]
     Spawn,
+    /// Make a session as a copy of another one.
+    #[serde(rename = "session.fork")]
+    Fork,
     /// A new episode of an ended session.
     #[serde(rename = "session.resume")]
     Resume,
@@ -60,6 +63,7 @@ impl Kind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Spawn => "session.spawn",
+            Self::Fork => "session.fork",
             Self::Resume => "session.resume",
             Self::Stop => "session.stop",
             Self::Delete => "session.delete",

@@ -239,7 +239,7 @@ pub(super) fn is_of_current_episode(session: &Session, start: &Operation) -> boo
 
 /// Whether this kind of request starts an episode.
 pub(super) fn is_start(kind: Kind) -> bool {
-    matches!(kind, Kind::Spawn | Kind::Resume)
+    matches!(kind, Kind::Spawn | Kind::Fork | Kind::Resume)
 }
 
 impl Seen<'_> {
@@ -250,11 +250,11 @@ impl Seen<'_> {
             let settled = match operation.kind {
                 kind if is_start(kind) && !is_of_current_episode(self.session, operation) => return None,
                 // It lives, and whether it becomes ready is to be seen.
-                Kind::Spawn | Kind::Resume if lives && !is_up(self.session) => return None,
-                Kind::Spawn | Kind::Resume if self.session.run.is_some() && !is_up(self.session) => {
+                Kind::Spawn | Kind::Fork | Kind::Resume if lives && !is_up(self.session) => return None,
+                Kind::Spawn | Kind::Fork | Kind::Resume if self.session.run.is_some() && !is_up(self.session) => {
                     Settled::Not(Outcome::Failed, why(self.session, after.exit.as_ref()))
                 }
-                Kind::Spawn | Kind::Resume => match run_of(word).or(self.session.run.as_ref()) {
+                Kind::Spawn | Kind::Fork | Kind::Resume => match run_of(word).or(self.session.run.as_ref()) {
                     Some(run) => Settled::Done(self.started(run)),
                     None if matches!(word, Word::NeverOpened | Word::LaunchFailed { .. }) => {
                         let never = failure("spawn_failed", "host", "its command never ran");

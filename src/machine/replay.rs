@@ -31,7 +31,7 @@ impl Stale {
 /// [`Stale`] for a start whose endpoint is gone or another.
 pub fn replayable(state: &State, operation: &Operation) -> Result<(), Stale> {
     match operation.kind {
-        Kind::Spawn | Kind::Resume => {}
+        Kind::Spawn | Kind::Fork | Kind::Resume => {}
         Kind::Stop
         | Kind::Delete
         | Kind::Prune

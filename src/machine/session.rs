@@ -284,6 +284,9 @@ pub struct Session {
     /// Whether that was said of the current or last episode.
     #[serde(default, skip_serializing_if = "is_not")]
     pub is_ready: bool,
+    /// The session that it was made as a copy of, which may be gone by now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forked_from: Option<SessionId>,
     /// Ledger position of its creation; lists are in this order.
     pub created_seq: u64,
     /// When it was created.

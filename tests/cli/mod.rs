@@ -9,6 +9,8 @@ mod batch;
 mod config;
 /// One operation's story.
 mod explain;
+/// Copies of sessions.
+mod forks;
 /// Processes that are stopped.
 mod frozen;
 /// What refusals tell to type next, and what tables show.

@@ -301,6 +301,7 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             labels: labels.clone(),
             // Those that take plain lines are told no notices.
             readiness: None,
+            source: None,
             adapter: match (intent.spec.lines, intent.spec.prompt) {
                 (true, true) => Adapter::PromptedJsonLines,
                 (true, false) => Adapter::JsonLines,

@@ -158,14 +158,14 @@ impl Oracle {
             promises::exits(operation.gained.exit.as_ref(), run, computer)?;
         }
         match (operation.kind, operation.state) {
-            (Kind::Spawn | Kind::Resume, Outcome::Succeeded) => {
+            (Kind::Spawn | Kind::Fork | Kind::Resume, Outcome::Succeeded) => {
                 let run = run.ok_or_else(|| Broken(format!("law 7: {id} succeeded and names no episode")))?;
                 let pid = computer.executions.get(&run).copied();
                 claim(pid.is_some() && pid == operation.gained.pid, || {
                     format!("law 7: {id} started pid {:?}, and {run:?} is pid {pid:?}", operation.gained.pid)
                 })
             }
-            (Kind::Spawn, Outcome::Aborted) => {
+            (Kind::Spawn | Kind::Fork, Outcome::Aborted) => {
                 let ran = computer.executions.keys().find(|(session, _)| Some(session) == operation.session.as_ref());
                 claim(ran.is_none(), || format!("law 7: {id} is aborted and {ran:?} was executed"))
             }
@@ -196,6 +196,7 @@ impl Oracle {
             }
             (
                 Kind::Spawn
+                | Kind::Fork
                 | Kind::Resume
                 | Kind::Stop
                 | Kind::Delete

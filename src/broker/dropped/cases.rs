@@ -42,6 +42,13 @@ pub(super) const CASES: &[Case] = &[
         many(bed);
         owner(Method::SessionSpawn, spawn("k"))
     }),
+    Case {
+        leaves_folder: true,
+        ..case("a fork", Method::SessionFork, |bed| {
+            let source = bed.gets(Method::SessionSpawn, spawn("source"));
+            owner(Method::SessionFork, json!({"key": "k", "session": source["session"]["id"]}))
+        })
+    },
     case("a resume", Method::SessionResume, |bed| {
         bed.scene("inbox");
         bed.word("s", ended());

@@ -85,7 +85,7 @@ fn who_cannot_is_told_before_anything_is_recorded() {
     for adapter in [Adapter::Inbox, Adapter::Lines, Adapter::JsonLines] {
         let mut world = World::new();
         let Action::Spawn { prepared, name, labels, .. } = spawn(A, None) else { unreachable!() };
-        world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness: None });
+        world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness: None, source: None });
         world.saw(A, 1, Word::Started(run(1)));
         let before = world.state.clone();
         assert_eq!((world.fresh(interrupt()).as_str(), &world.state), ("=> refused Incapable", &before), "{adapter:?}");

@@ -370,6 +370,7 @@ fn the_stored_form_is_this() {
             labels,
             adapter: crate::machine::Adapter::Inbox,
             readiness: None,
+            source: None,
         },
     );
     world.saw(B, 1, Word::Started(run(3)));

@@ -12,7 +12,7 @@ fn world(adapter: Adapter) -> World {
 
 fn up(world: &mut World, id: &str, adapter: Adapter) {
     let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness: None });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness: None, source: None });
     world.saw(id, 1, Word::Started(run(1)));
 }
 
@@ -275,7 +275,12 @@ fn who_may_write_to_whom() {
     let mut world = world(Adapter::Inbox);
     let Action::Spawn { prepared, name, labels, adapter, .. } = spawn(B, None) else { unreachable!() };
     let scope = |id: &str| Scope::Session(sid(id));
-    world.ask_as(scope(A), "child", 1, Action::Spawn { prepared, name, labels, adapter, readiness: None });
+    world.ask_as(
+        scope(A),
+        "child",
+        1,
+        Action::Spawn { prepared, name, labels, adapter, readiness: None, source: None },
+    );
     world.saw(B, 1, Word::Started(run(2)));
     const STRANGER: &str = "cccccccccccc";
     up(&mut world, STRANGER, Adapter::Inbox);

@@ -2,6 +2,7 @@
 
 mod ending;
 mod family;
+mod forks;
 mod interrupts;
 mod keys;
 mod mail;
@@ -282,6 +283,7 @@ pub(super) fn spawn(id: &str, name: Option<&str>) -> Action {
         labels: BTreeMap::new(),
         adapter: Adapter::Inbox,
         readiness: None,
+        source: None,
     }
 }
 

@@ -11,7 +11,12 @@ fn family(of_parent: Adapter, of_child: Adapter) -> World {
     let mut world = World::new();
     for (id, scope, of) in [(A, Scope::Owner, of_parent), (B, as_session(A), of_child)] {
         let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-        world.ask_as(scope, id, 1, Action::Spawn { prepared, name, labels, adapter: of, readiness: None });
+        world.ask_as(
+            scope,
+            id,
+            1,
+            Action::Spawn { prepared, name, labels, adapter: of, readiness: None, source: None },
+        );
         world.saw(id, 1, Word::Started(run(1)));
     }
     world

@@ -12,7 +12,7 @@ fn asked(sign: Sign) -> World {
     let mut world = World::new();
     let Action::Spawn { prepared, name, labels, .. } = spawn(A, None) else { unreachable!() };
     let readiness = Some(Readiness { sign, within_ms: WITHIN_MS });
-    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines, readiness });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines, readiness, source: None });
     world
 }
 

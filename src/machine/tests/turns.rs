@@ -14,7 +14,14 @@ pub(super) fn started() -> World {
 
 fn prompted(world: &mut World, id: &str) {
     let Action::Spawn { prepared, name, labels, .. } = spawn(id, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::PromptedLines, readiness: None });
+    world.fresh(Action::Spawn {
+        prepared,
+        name,
+        labels,
+        adapter: Adapter::PromptedLines,
+        readiness: None,
+        source: None,
+    });
 }
 
 /// The same, at its prompt.
@@ -246,7 +253,7 @@ fn a_session_that_tells_its_turns_itself() {
     let own = || Scope::Session(sid(A));
     let mut world = World::new();
     let Action::Spawn { prepared, name, labels, .. } = spawn(A, None) else { unreachable!() };
-    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines, readiness: None });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter: Adapter::Lines, readiness: None, source: None });
     assert_eq!(world.ask_as(own(), "early", 1, told(1, true)), "=> refused Unproven");
     world.saw(A, 1, Word::Started(run(1)));
     let mut keys = 0;

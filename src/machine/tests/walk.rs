@@ -10,7 +10,7 @@ pub(super) fn at(status: Status) -> World {
     let Action::Spawn { prepared, name, labels, .. } = spawn(A, Some("alpha")) else { unreachable!() };
     let adapter = if status == Status::Running { Adapter::PromptedLines } else { Adapter::Inbox };
     let readiness = (status == Status::Unready).then_some(Readiness { sign: Sign::Output, within_ms: 30_000 });
-    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness });
+    world.fresh(Action::Spawn { prepared, name, labels, adapter, readiness, source: None });
     let ended = |world: &mut World, word: Word| {
         world.saw(A, 1, Word::Started(run(1)));
         world.saw(A, 1, word);

@@ -59,10 +59,10 @@ pub use report::{
 };
 pub use schema::schema;
 pub use session::{
-    Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, GetParams, InterruptParams, ListParams, ListResult,
-    PruneParams, PruneResult, Queue, ReadyOutcome, ReadyParams, ReadyResult, ReconcileParams, ResumeParams, Session,
-    SessionResult, SessionStatus, StartFailure, StartPhase, Stop, StopParams, Survivor, TurnEvent, TurnOutcome,
-    TurnParams, TurnResult, WaitFor, WaitParams,
+    Adapter, DeleteParams, EndedResult, Endpoint, Exit, Fence, ForkParams, GetParams, InterruptParams, ListParams,
+    ListResult, PruneParams, PruneResult, Queue, ReadyOutcome, ReadyParams, ReadyResult, ReconcileParams, ResumeParams,
+    Session, SessionResult, SessionStatus, StartFailure, StartPhase, Stop, StopParams, Survivor, TurnEvent,
+    TurnOutcome, TurnParams, TurnResult, WaitFor, WaitParams,
 };
 pub use spawn::{Ambient, EnvVar, Frame, Ready, Restart, SoftLimit, SpawnParams, SpawnResult, Stdin};
 pub use timestamp::Timestamp;

@@ -43,6 +43,7 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::BrokerStatus => pair::<BrokerStatusParams, BrokerStatusResult>(generator),
         Method::BrokerShutdown => pair::<ShutdownParams, ShutdownResult>(generator),
         Method::SessionSpawn => pair::<SpawnParams, SpawnResult>(generator),
+        Method::SessionFork => pair::<ForkParams, SpawnResult>(generator),
         Method::SessionResume => pair::<ResumeParams, SpawnResult>(generator),
         Method::SessionStop => pair::<StopParams, EndedResult>(generator),
         Method::SessionDelete => pair::<DeleteParams, EndedResult>(generator),
@@ -73,8 +74,7 @@ fn method_schemas(method: Method, generator: &mut SchemaGenerator) -> Option<(Va
         Method::SessionReady => pair::<ReadyParams, ReadyResult>(generator),
         Method::EventsSubscribe => pair::<EventsSubscribeParams, EventsSubscribeResult>(generator),
         Method::EventsUnsubscribe => pair::<EventsUnsubscribeParams, EventsUnsubscribeResult>(generator),
-        Method::SessionFork
-        | Method::SessionRegister
+        Method::SessionRegister
         | Method::SessionHeartbeat
         | Method::PoolAcquire
         | Method::PoolRelease

@@ -32,6 +32,9 @@ pub struct Session {
     pub labels: BTreeMap<String, String>,
     /// Id of the session that started it.
     pub parent: Option<String>,
+    /// The session that it was made as a copy of, if it was; that one may be gone.
+    #[serde(default)]
+    pub forked_from: Option<String>,
     /// How messages reach it.
     pub adapter: Adapter,
     /// When it was accepted.
@@ -350,6 +353,19 @@ pub struct ResumeParams {
     pub key: Key,
     /// Exact id, exact name, or unique prefix of the id.
     pub session: String,
+}
+
+/// Parameters of `session.fork`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForkParams {
+    /// Key of this request.
+    pub key: Key,
+    /// The session to copy: exact id, exact name, or unique prefix of the id.
+    pub session: String,
+    /// The copy's name; it has none if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// Parameters of `session.stop`.

@@ -59,7 +59,14 @@ impl World {
         let labels = [("task".to_owned(), format!("job {number}"))].into_iter().collect();
         self.ask(
             2 * number,
-            Action::Spawn { prepared: Some(prepared), name: None, labels, adapter: Adapter::Inbox, readiness: None },
+            Action::Spawn {
+                prepared: Some(prepared),
+                name: None,
+                labels,
+                adapter: Adapter::Inbox,
+                readiness: None,
+                source: None,
+            },
         );
         self.word(&id, Word::Started(process(number)));
         if let Some(old) = number.checked_sub(SESSIONS) {

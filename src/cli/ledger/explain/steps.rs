@@ -25,7 +25,8 @@ pub(super) fn accepted(record: &Value) -> String {
     };
     let plan = if let Some(plan) = body.get("spawn") {
         let name = plan["name"].as_str().map(|name| format!(" named {name}")).unwrap_or_default();
-        format!("a new session{name}, its episode {episode}{}", within(plan))
+        let source = plan["source"].as_str().map(|source| format!(", a copy of {source}")).unwrap_or_default();
+        format!("a new session{name}{source}, its episode {episode}{}", within(plan))
     } else if body.get("send").is_some() {
         words::letter(record)
     } else if let Some(plan) = body.get("launch") {
@@ -131,7 +132,7 @@ fn finished(record: &Value) -> String {
 
 /// What the same request gets under the same key now.
 pub(super) fn replay(story: &Story) -> &'static str {
-    let is_start = matches!(story.text("kind"), "session.spawn" | "session.resume");
+    let is_start = matches!(story.text("kind"), "session.spawn" | "session.fork" | "session.resume");
     match story.state.as_str() {
         "succeeded" if is_start => {
             "the same request under this key gets this outcome as long as its episode runs, then endpoint_stale; it starts nothing \
