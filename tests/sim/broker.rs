@@ -231,6 +231,8 @@ impl Broker {
                 Ok(Err(error)) => {
                     scene.trace.line(format!("    not retired: {error}"));
                     scene.trace.mark("not retired".to_owned());
+                    // What an earlier one left could not be archived, and stays. A sync of the ledger's own ends the broker.
+                    stays |= matches!(error, RetireError::Storage(_));
                     claim(trouble, || format!("nothing is retired for no reason: {error}"))?;
                 }
                 Err(oneshot::error::TryRecvError::Empty) => self.orders.push((dry_run, order)),
