@@ -272,7 +272,7 @@ impl Front {
         let limit = page_limit(params.limit)?.min(limits::MESSAGES_AT_ONCE);
         let after = params.cursor.as_deref().map(message_id).transpose().map_err(|refusal| refused(&refusal))?;
         if self.view.read().sessions.get(caller).is_some_and(|session| session.adapter.pushes()) {
-            return Err(refused(&Refusal::Incapable { what: "inbox of a session whose messages are brought to it" }));
+            return Err(refused(&Refusal::Incapable { what: "inbox: its messages are written to its standard input" }));
         }
         if let Some(wait_ms) = params.wait_ms {
             let waiting =

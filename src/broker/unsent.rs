@@ -19,7 +19,7 @@ pub(super) fn unsent(refusal: &Refusal) -> WireError {
         Refusal::HasEnded { session, status } => WireError::new(
             ErrorCode::SessionTerminal,
             format!(
-                "session {session} is {} and takes no messages before it is started again; nothing was sent",
+                "session {session} has ended ({}) and takes nothing before it is started again; nothing was sent",
                 status.word()
             ),
         )

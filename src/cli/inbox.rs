@@ -30,10 +30,10 @@ enum Command {
         /// At most so many, up to 100 [default: 100]
         #[arg(long, value_name = "N")]
         limit: Option<u32>,
-        /// Only those behind this message: `next` of the page before
+        /// Only those behind this message: `next` of the page before; with --wait, for a program that acknowledges later
         #[arg(long, value_name = "C")]
         cursor: Option<String>,
-        /// If there is none, wait so long for one
+        /// If there is none that it has not acknowledged, wait so long for one; a stop is told at once, to a program that outlives TERM
         #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
         wait: Option<Duration>,
     },

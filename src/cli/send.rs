@@ -156,6 +156,9 @@ fn is_there(state: MessageState, wanted: Patience) -> bool {
 
 fn sent(result: &MessageSendResult) -> String {
     let again = if result.replayed { " (sent before)" } else { "" };
-    let place = result.position.map(|position| format!(", number {position} in the queue")).unwrap_or_default();
+    // Whoever waited for more is told what it came to: it has no place any more.
+    let waits = result.message.state == MessageState::Queued;
+    let place = result.position.filter(|_| waits).map(|position| format!(", number {position} in the queue"));
+    let place = place.unwrap_or_default();
     format!("{}  {}{place}{again}\n", result.message.id, message::state(&result.message))
 }
