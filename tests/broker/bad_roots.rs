@@ -64,7 +64,7 @@ fn every_command_says_whose_the_root_of_another_user_is() {
     std::fs::create_dir(&theirs).unwrap();
     std::fs::write(theirs.join("config.toml"), "").unwrap();
     chmod(&theirs, 0o700);
-    std::fs::copy(crate::support::OSTLER, &program).unwrap();
+    crate::support::copy_program(crate::support::OSTLER, &program);
     if chown(&theirs, Some(0), None).is_err() {
         eprintln!("NOT CHECKED: only root can be another user");
         return;

@@ -9,7 +9,7 @@ use ostler::os::environment::Environment;
 use serde_json::{Value, json};
 
 use crate::support::scene::{at_once, spawning, text};
-use crate::support::{FIXTURE, NEXT, OSTLER, Output, Process, Root, Running, SOON, finish, wait_until};
+use crate::support::{FIXTURE, NEXT, OSTLER, Output, Process, Root, Running, SOON, copy_program, finish, wait_until};
 
 /// Rounds of the long test: an upgrade and a downgrade each.
 const ROUNDS: usize = 50;
@@ -134,7 +134,7 @@ fn where_no_broker_runs_it_starts_one_and_to_the_same_version_it_is_a_restart() 
 fn a_broken_program_leaves_the_one_that_ran_before() {
     let root = Root::new();
     let copy = root.folder().join("ostler-before");
-    std::fs::copy(OSTLER, &copy).unwrap();
+    copy_program(OSTLER, &copy);
     let before = finish(&mut root.command_of(copy.to_str().unwrap(), ["ensure", "--json"]), b"").exits(0).json();
     let session = root.spawn_fixture(&[], "sleep");
     std::fs::remove_file(&copy).unwrap();

@@ -1,7 +1,7 @@
 //! Copies of sessions: same command, directory, environment and labels; own id, queue, history.
 
 use crate::support::scene::text;
-use crate::support::{FIXTURE, Process, Root, SOON, finish, wait_until};
+use crate::support::{FIXTURE, Process, Root, SOON, copy_program, finish, wait_until};
 use serde_json::{Value, json};
 
 #[test]
@@ -50,7 +50,7 @@ fn a_copy_of_an_ended_session_starts_and_the_source_stays_ended() {
 fn a_copy_that_does_not_come_up_leaves_no_session() {
     let root = Root::new();
     let program = root.folder().join("program");
-    std::fs::copy("/bin/sleep", &program).unwrap();
+    copy_program("/bin/sleep", &program);
     let source = root.spawn(&["--name", "web"], &[program.to_str().unwrap(), "1000"]);
     assert_eq!(root.ostler(["--json", "fork", "web", "--name", "web"]).exits(4).error_code(), "session_exists");
     // Running programs are busy, so the file is put out of the way.

@@ -223,7 +223,7 @@ fn lines_that_are_no_requests_are_answered_and_the_connection_goes_on() {
 fn field_h04_unknown_methods_and_parameters_are_refused_by_name() {
     let root = Root::new();
     let mut wire = Wire::hello(&root);
-    for method in ["no.such", "session.fork", "pool.acquire", "Session.Get", ""] {
+    for method in ["no.such", "session.register", "pool.acquire", "Session.Get", ""] {
         let answer = wire.ask(method, json!({}));
         assert_eq!(answer["error"]["data"]["code"], "unknown_method", "{answer}");
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::cli::wire::Wire;
 use crate::support::scene::{at_once, text};
-use crate::support::{OSTLER, Process, Root, Running, SOON, finish, wait_for, wait_until};
+use crate::support::{OSTLER, Process, Root, Running, SOON, copy_program, finish, wait_for, wait_until};
 
 const NOBODY: u32 = 65_534;
 
@@ -260,7 +260,7 @@ fn field_h07_a_broker_whose_program_was_removed_serves_on() {
     let place = root.folder().join("bin");
     fs::create_dir(&place).unwrap();
     let program = place.join("ostler");
-    fs::copy(OSTLER, &program).unwrap();
+    copy_program(OSTLER, &program);
     let usual = root.command(["ensure"]);
     let mut command = Command::new(&program);
     command.args(["spawn", "--json", "--", "sleep", "1000"]).current_dir(root.folder()).env_clear();

@@ -18,7 +18,7 @@ pub(crate) use disk::DiskRoot;
 pub(crate) use output::Output;
 pub(crate) use process::Process;
 pub(crate) use root::{Root, finish};
-pub(crate) use running::Running;
+pub(crate) use running::{Running, copy_program};
 pub(crate) use usage::Usage;
 pub(crate) use wait::{poll, wait_for, wait_until};
 

@@ -27,6 +27,13 @@ struct Collected {
     reader: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
+/// Copies a program by another process: a child that this one makes for another test in the same moment would keep the new file open for writing, and what
+/// is open for writing cannot be executed.
+pub(crate) fn copy_program(from: impl AsRef<std::ffi::OsStr>, to: &std::path::Path) {
+    let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be started");
+    assert!(copied.success(), "no copy at {}", to.display());
+}
+
 impl Running {
     /// Starts it with pipes; its standard input stays open and silent until something is given to it.
     #[expect(clippy::disallowed_methods, reason = "a test starts what it tests")]
