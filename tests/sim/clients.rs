@@ -1,7 +1,7 @@
 //! The simulated clients: what they want, under which keys, and what they know of each wish. They keep a key over lost
 //! answers, ask twice at once, reuse keys for other requests and names for other sessions.
 
-use super::computer::{Quality, Spec};
+use super::computer::{Quality, Sign, Spec};
 use super::random::Random;
 use ostler::machine::{
     Digest, Key, Kind, MessageId, MessageState, Name, OperationId, Outcome, Scope, SessionId, State, Status, limits,
@@ -164,6 +164,12 @@ impl Clients {
             prompt: random.chance(self.habits.prompts),
             deaf: random.chance(300),
             brief: random.chance(450),
+            // Not drawn: what else happens to a seed stays as it is.
+            sign: match number % 8 {
+                3 | 5 => Sign::Given,
+                7 => Sign::Missing,
+                _ => Sign::Unasked,
+            },
         };
         let spec = Spec { brief: spec.brief && (!spec.prompt || random.chance(300)), ..spec };
         let digest = Digest(digest);

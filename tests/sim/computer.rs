@@ -30,6 +30,19 @@ pub(super) struct Spec {
     pub(super) prompt: bool,
     /// It ignores INT.
     pub(super) deaf: bool,
+    /// Whether its output is to say that it is ready.
+    pub(super) sign: Sign,
+}
+
+/// Whether a command says in its output that it is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// Nobody looks for it.
+    Unasked,
+    /// It will.
+    Given,
+    /// It never will.
+    Missing,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,13 +126,18 @@ pub(super) struct Host {
     pub(super) turns: Option<Turns>,
     /// For what it has signalled its command.
     pub(super) signalled: BTreeSet<OperationId>,
+    /// What is looked for in its command's output.
+    pub(super) sign: Sign,
+    /// It was there.
+    pub(super) is_ready: bool,
 }
 
 impl Host {
     /// Whether it has something to do by itself.
     pub(super) fn is_restless(&self) -> bool {
         let works = self.turns.as_ref().is_some_and(Turns::is_restless);
-        self.stage != Stage::Running || self.stop.is_some() || self.letter.is_some() || works
+        let says = self.sign == Sign::Given && !self.is_ready;
+        self.stage != Stage::Running || self.stop.is_some() || self.letter.is_some() || works || says
     }
 }
 
@@ -148,6 +166,8 @@ pub(super) struct Computer {
     pub(super) reports: BTreeMap<u32, Report>,
     /// Every execution of a command, and its pid: the effects that count.
     pub(super) executions: BTreeMap<Run, u32>,
+    /// Those whose output said that they are ready.
+    pub(super) ready: BTreeSet<Run>,
     /// Every message that a command has, in order, with each time that it came.
     pub(super) received: Vec<Receipt>,
     /// What reached commands, and in which turn.
@@ -174,6 +194,7 @@ impl Computer {
             commands: BTreeMap::new(),
             reports: BTreeMap::new(),
             executions: BTreeMap::new(),
+            ready: BTreeSet::new(),
             received: Vec::new(),
             effects: Effects::default(),
             desk: Desk::default(),

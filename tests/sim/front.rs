@@ -2,18 +2,21 @@
 //! session's files before the turn is asked and removes what was not needed; all of it dies with the broker.
 
 use super::clients::{Aim, Intent, Wish};
-use super::computer::Computer;
+use super::computer::{Computer, Sign};
 use super::hands::Hands;
 use super::random::Random;
 use ostler::broker::turn::Told;
 use ostler::machine::{
-    Action, Actor, Adapter, Body, Digest, Evidence, Family, Known, MessageId, Mode, Operation, OperationId, Parcel,
-    PreparedSession, Recalled, Refusal, Request, Scope, SessionId, State, Target, limits,
+    self, Action, Actor, Adapter, Body, Digest, Evidence, Family, Known, MessageId, Mode, Operation, OperationId,
+    Parcel, PreparedSession, Readiness, Recalled, Refusal, Request, Scope, SessionId, State, Target, limits,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(super) type Ticket = u64;
+
+/// How long a command may take to say that it is ready.
+const READY_WITHIN_MS: u64 = 5_000;
 
 /// How often one call prepares files anew before it gives up.
 const PREPARATIONS: u32 = 8;
@@ -300,7 +303,8 @@ fn request(intent: &Intent, call: &Call, episode: Option<u32>, view: &State) -> 
             name: name.clone(),
             labels: labels.clone(),
             // Those that take plain lines are told no notices.
-            readiness: None,
+            readiness: (intent.spec.sign != Sign::Unasked)
+                .then_some(Readiness { sign: machine::Sign::Output, within_ms: READY_WITHIN_MS }),
             source: None,
             adapter: match (intent.spec.lines, intent.spec.prompt) {
                 (true, true) => Adapter::PromptedJsonLines,

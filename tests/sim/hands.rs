@@ -1,12 +1,13 @@
 //! The broker's hands: effects under way, each one step at a time, and the connections to living hosts. They die with
 //! the broker. What they do with a verdict is what the broker does; nothing here decides anything.
 
-use super::computer::{Computer, Holder, Host, Report, Run, Stage};
+use super::computer::{Computer, Holder, Host, Report, Run, Sign, Stage};
 use super::evidence::{doubt, exited, facts, facts_at_end, phase, verdict};
 use super::front::Ticket;
 use super::letters;
 use super::random::Random;
 use super::turns::{self, Turns};
+use super::work::What;
 use ostler::broker::inbox::Post;
 use ostler::host::client::Verdict;
 use ostler::host::wire::HostRecord;
@@ -33,28 +34,6 @@ struct Task {
 }
 
 #[derive(Clone, Debug)]
-enum What {
-    /// The spawner takes the life lock.
-    TakeLock,
-    /// It starts the host.
-    Fork,
-    /// It waits for the report of the host with this pid.
-    Await(u32),
-    /// The evidence is asked.
-    Look { answers: bool, since_us: u64 },
-    /// The host is asked to end its command.
-    Stop { deadline_us: u64, since_us: u64 },
-    /// The files go, once no lock is held.
-    Remove,
-    /// A message and its token go to the host.
-    Deliver((MessageId, u64)),
-    /// The journal of a host that is no more is asked about them.
-    Probe((MessageId, u64)),
-    /// The host is asked to signal its command, in this turn only if one is named.
-    Interrupt(OperationId, Option<u64>),
-}
-
-#[derive(Clone, Debug)]
 struct Linked {
     episode: u32,
     pid: u32,
@@ -64,6 +43,8 @@ struct Linked {
     heard: bool,
     /// So many ends of turns were heard.
     turns: usize,
+    /// That its command is ready was heard.
+    ready: bool,
 }
 
 /// What one look found.
@@ -246,8 +227,19 @@ impl Hands {
         let pid = identity.pid;
         episode.holder = Some(Holder::Host(pid));
         let (stage, run) = (Stage::Forked, task.run.clone());
-        let (turns, signalled) = (None, BTreeSet::new());
-        let host = Host { run, identity, stage, command: 0, record: None, stop: None, letter: None, turns, signalled };
+        let host = Host {
+            run,
+            identity,
+            stage,
+            command: 0,
+            record: None,
+            stop: None,
+            letter: None,
+            turns: None,
+            signalled: BTreeSet::new(),
+            sign: Sign::Unasked,
+            is_ready: false,
+        };
         computer.hosts.insert(pid, host);
         self.change(number, What::Await(pid));
         ("starts a host", Vec::new())
@@ -287,8 +279,10 @@ impl Hands {
         let host = computer.hosts.get(&pid).filter(|host| host.run == *run && host.stage == Stage::Running);
         let Some(host) = host else { return false };
         let turns = host.turns.as_ref().map_or(0, Turns::told);
-        let linked = Linked { episode: run.1, pid, stopping: false, heard: false, turns };
+        let (stopping, heard, ready) = (false, false, host.is_ready);
+        let linked = Linked { episode: run.1, pid, stopping, heard, turns, ready };
         self.links.insert(run.0.clone(), linked);
+        self.hellos.extend(ready.then(|| word_of(run, Word::Ready, false)));
         self.hellos.extend(host.turns.as_ref().map(|turns| word_of(run, turns.hello(), false)));
         true
     }
@@ -312,7 +306,10 @@ impl Hands {
         let foreign = |reason: &str| Some(Found::Word(Word::Foreign { reason: reason.to_owned() }));
         match verdict(computer, run) {
             Verdict::NeverOpened => Some(Found::Word(Word::NeverOpened)),
-            Verdict::Ended(record) => Some(Found::Word(exited(facts_at_end(computer, run, &record), &record))),
+            Verdict::Ended(record) => {
+                self.hellos.extend(record.was_ready.then(|| word_of(run, Word::Ready, false)));
+                Some(Found::Word(exited(facts_at_end(computer, run, &record), &record)))
+            }
             Verdict::HostDied(_) => {
                 computer.end_commands(run);
                 Some(Found::Word(Word::HostLost))
@@ -452,6 +449,11 @@ impl Hands {
             linked.turns += 1;
             return ("its host tells the end of a turn", vec![word_of(&run, word, false)]);
         }
+        let is_ready = computer.hosts.get(&linked.pid).is_some_and(|host| host.is_ready);
+        if is_ready && !linked.ready {
+            linked.ready = true;
+            return ("its host tells that it is ready", vec![word_of(&run, Word::Ready, false)]);
+        }
         match stage {
             Some(Stage::Ended) if !heard => {
                 linked.heard = true;
@@ -471,24 +473,9 @@ impl Hands {
     }
 }
 
-impl What {
-    fn word(&self) -> &'static str {
-        match self {
-            Self::TakeLock | Self::Fork | Self::Await(_) => "launch",
-            Self::Look { answers: true, .. } => "judge",
-            Self::Look { answers: false, .. } => "look",
-            Self::Stop { .. } => "stop",
-            Self::Remove => "remove",
-            Self::Deliver(_) => "deliver",
-            Self::Probe(_) => "probe",
-            Self::Interrupt(..) => "interrupt",
-        }
-    }
-}
-
 fn tells(linked: &Linked, computer: &Computer) -> bool {
-    let turns = computer.hosts.get(&linked.pid).and_then(|host| host.turns.as_ref());
-    turns.is_some_and(|turns| turns.told() > linked.turns)
+    let Some(host) = computer.hosts.get(&linked.pid) else { return false };
+    host.turns.as_ref().is_some_and(|turns| turns.told() > linked.turns) || host.is_ready && !linked.ready
 }
 
 fn mail((message, attempt): (MessageId, u64), carried: machine::Carried) -> Word {

@@ -1,7 +1,7 @@
 //! The simulated host: one step at a time, so that a crash of anybody can fall between any two. Its order is that of
 //! design section 3.3: lock, record, gate, exec, exit record, lock.
 
-use super::computer::{Computer, Host, Quality, Record, Report, Run, Stage};
+use super::computer::{Computer, Host, Quality, Record, Report, Run, Sign, Stage};
 use super::letters;
 use super::random::Random;
 use super::trace::Checked;
@@ -42,6 +42,9 @@ pub(super) fn step(computer: &mut Computer, pid: u32, random: &mut Random, weath
             // It tells what it did, whatever somebody made of its file meanwhile.
             if let Some(record) = host.record {
                 computer.reports.insert(pid, Report::Started(record));
+            }
+            if let Some(host) = computer.hosts.get_mut(&pid) {
+                host.sign = spec.sign;
             }
             turns::start(computer, pid, random);
             Ok(advance(computer, pid, Stage::Running, "executes its command"))
@@ -136,6 +139,13 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
     if let Some(told) = turns::step(computer, pid, random) {
         return told;
     }
+    if host.sign == Sign::Given && !host.is_ready && random.chance(300) {
+        if let Some(host) = computer.hosts.get_mut(&pid) {
+            host.is_ready = true;
+        }
+        computer.ready.insert(host.run.clone());
+        return "sees that its command is ready";
+    }
     let spec = computer.folders.get(&host.run.0).map(|folder| folder.spec);
     let (stubborn, brief) = spec.map_or((false, false), |spec| (spec.stubborn, spec.brief));
     let killed = host.stop.is_some_and(|deadline_us| computer.now().boot_us >= deadline_us);
@@ -157,7 +167,8 @@ fn run_on(computer: &mut Computer, pid: u32, host: &Host, random: &mut Random, w
 /// Completes `exit.json`, durably.
 fn complete(computer: &mut Computer, run: &Run, exit: Exit) {
     let ended_us = computer.now().wall_us;
+    let was_ready = computer.ready.contains(run);
     if let Some(episode) = computer.episode_mut(run) {
-        episode.exit = Some(ExitRecord { version: version(), exit, ended_us, was_ready: false });
+        episode.exit = Some(ExitRecord { version: version(), exit, ended_us, was_ready });
     }
 }

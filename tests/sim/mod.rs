@@ -30,3 +30,4 @@ mod story;
 mod trace;
 mod turns;
 mod words;
+mod work;

@@ -2,7 +2,7 @@
 //! with what really ran. It knows nothing of the machine's rules but the laws (design section 2).
 
 use super::clients::{Intent, Wish};
-use super::computer::{Computer, Run};
+use super::computer::{Computer, Run, Sign};
 use super::front::{Answer, Reply};
 use super::promises;
 use super::trace::{Broken, Checked, claim};
@@ -161,6 +161,10 @@ impl Oracle {
             (Kind::Spawn | Kind::Fork | Kind::Resume, Outcome::Succeeded) => {
                 let run = run.ok_or_else(|| Broken(format!("law 7: {id} succeeded and names no episode")))?;
                 let pid = computer.executions.get(&run).copied();
+                let waits = computer.folders.get(&run.0).is_some_and(|folder| folder.spec.sign != Sign::Unasked);
+                claim(!waits || computer.ready.contains(&run), || {
+                    format!("law 7: {id} succeeded and {run:?} is not ready")
+                })?;
                 claim(pid.is_some() && pid == operation.gained.pid, || {
                     format!("law 7: {id} started pid {:?}, and {run:?} is pid {pid:?}", operation.gained.pid)
                 })

@@ -14,7 +14,7 @@ pub(super) const GATE_SEEDS: u64 = 2_000;
 const LONG_SEEDS: u64 = 20_000;
 
 /// What the seeds of one test must reach together: a simulation that does not get there proves nothing about it.
-const SITUATIONS: [&str; 91] = [
+const SITUATIONS: [&str; 92] = [
     "a message acknowledged",
     "a message cancelled",
     "a message closed",
@@ -103,6 +103,7 @@ const SITUATIONS: [&str; 91] = [
     "word mail taken by a journal",
     "word mail unknown by a journal",
     "word never opened",
+    "word ready",
     "word removed",
     "word session turn",
     "word started",

@@ -110,8 +110,12 @@ pub(super) fn interrupt(computer: &mut Computer, pid: u32, operation: OperationI
     true
 }
 
-/// A message whose time runs while it waits for the end of a turn.
+/// What time runs for: a message that waits for the end of a turn, a session that has to become ready.
 pub(super) fn waiting(state: &State) -> Option<String> {
+    let unready = state.sessions.values().find(|of| of.status == Status::Unready && of.fence.is_none());
+    if let Some(session) = unready {
+        return Some(format!("{} has to become ready", session.id));
+    }
     let mut all = state.messages.values();
     let waits = all.find(|of| of.state == MessageState::Queued && of.interrupts.is_some());
     waits.map(|of| format!("{} interrupts a turn that is not over", of.id))
