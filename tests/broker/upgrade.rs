@@ -155,7 +155,9 @@ fn many_at_once_take_over_one_after_the_other() {
     root.ensure();
     let session = root.spawn_fixture(&[], "sleep");
     let builds = [OSTLER, NEXT].repeat(5);
-    let outputs = at_once(builds.iter().map(|build| root.command_of(build, ["upgrade", "--json"])).collect());
+    // Half of its time each waits for its turn.
+    let upgrade = |build: &&str| root.command_of(build, ["upgrade", "--json", "--timeout", "180s"]);
+    let outputs = at_once(builds.iter().map(upgrade).collect());
     let mut generations: Vec<u64> =
         outputs.into_iter().map(|output| output.exits(0).json()["broker"]["generation"].as_u64().unwrap()).collect();
     generations.sort_unstable();

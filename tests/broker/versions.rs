@@ -83,11 +83,11 @@ fn field_h03_a_broker_that_does_not_know_the_call_to_leave_is_shut_down_and_repl
 fn field_h10_a_broker_that_does_not_leave_is_one_error_in_time() {
     let arena = ancient("stay");
     let stays = arena.broker();
-    let failed = ostler(&arena, &["upgrade", "--timeout", "8s"]);
+    let failed = ostler(&arena, &["upgrade", "--timeout", "20s"]);
     assert_eq!((failed.code(), failed.error_code().as_str()), (Some(6), "timeout"), "{failed:?}");
     assert!(failed.text().contains("--force"), "{failed:?}");
     assert_eq!((arena.broker(), arena.brokers().len()), (stays, 1), "and nobody was started beside it");
-    let next = ostler(&arena, &["upgrade", "--force", "--timeout", "8s"]).exits(0).json();
+    let next = ostler(&arena, &["upgrade", "--force", "--timeout", "20s"]).exits(0).json();
     assert_eq!(next["forced"], true);
     assert!(!stays.alive());
     ostler(&arena, &["shutdown"]).exits(0);
