@@ -15,7 +15,8 @@ use crate::rpc::wire::{Encoded, ForkParams};
 use std::collections::BTreeMap;
 
 impl Front {
-    /// What the copy runs is read from its source's files, unless the key is known already; whether that one is still there is the turn's to say.
+    /// What the copy runs is read from its source's files; whether the source is still there when it counts, and whether the key is known, is the turn's to
+    /// say.
     pub(super) async fn fork(&self, caller: &Caller, digest: Digest, params: ForkParams) -> Result<Encoded, WireError> {
         let change = self.keyed(caller, params.key.as_str(), digest)?;
         let name = params.name.as_deref().map(asked::name).transpose()?;

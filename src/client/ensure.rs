@@ -134,7 +134,7 @@ pub(super) fn start(options: &ClientOptions, root: &StateRoot) -> Result<Met, Wi
 }
 
 /// Pauses between two looks at the record.
-fn quick() -> Pauses {
+pub(super) fn quick() -> Pauses {
     Pauses::new(Duration::from_millis(5), Duration::from_millis(100))
 }
 

@@ -4,11 +4,10 @@
 //! time has passed; the lock decides all the same, so there is one broker whoever comes first.
 
 use std::fs::File;
-use std::time::Duration;
 
 use super::ensure::{self, EnsureReport, GUARD_NAME};
 use super::{ClientOptions, Program};
-use crate::os::deadline::{Deadline, Pauses};
+use crate::os::deadline::Deadline;
 use crate::os::paths::StateRoot;
 use crate::rpc::error::WireError;
 
@@ -41,7 +40,7 @@ impl<'a> Takeover<'a> {
 
 fn guard(root: &StateRoot, until: Deadline) -> Option<File> {
     let file = root.folder().open_or_create(GUARD_NAME).ok()?;
-    let mut pauses = Pauses::new(Duration::from_millis(5), Duration::from_millis(100));
+    let mut pauses = ensure::quick();
     loop {
         if fs4::FileExt::try_lock(&file).is_ok() {
             return Some(file);
